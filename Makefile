@@ -1,0 +1,38 @@
+# `make` alone lists what there is. Every target does its own set-up; the work is in tools/.
+
+SHELL := /bin/bash
+export PATH := $(PATH):$(HOME)/.cargo/bin
+BIN = $${CARGO_TARGET_DIR:-target}/debug
+
+.PHONY: help dev test test-services lint fmt bench edit-time
+.DEFAULT_GOAL := help
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' Makefile
+
+dev: ## build and run the whole platform here, with one simulated node (ARGS="…" goes to gpuaas-dev run)
+	@tools/setup.sh dev
+	@cargo build --bins
+	@exec $(BIN)/gpuaas-dev run $(ARGS)
+
+test: ## format, lints, every test, and the check that nothing is left behind
+	@tools/test.sh
+
+test-services: ## the suites that need Go, Java or a heavy SDK; what is missing is named, not failed
+	@tools/test-services.sh
+
+lint: ## format and lints only
+	@tools/setup.sh lint
+	@tools/lint.sh
+
+fmt: ## format every crate
+	@tools/setup.sh lint
+	@cargo fmt
+
+bench: ## figures with their limits: binary sizes, idle memory; also written to target/bench/ground.json
+	@tools/setup.sh dev
+	@tools/bench.sh
+
+edit-time: ## CPU seconds from one edited line in a noun crate to a finished check
+	@tools/setup.sh build
+	@tools/edit-time.sh
