@@ -1,0 +1,41 @@
+//! The bodies of the public API `/v1`, shared by the control plane that writes them and the CLI that reads them.
+
+mod access;
+mod audit;
+mod node;
+mod task;
+
+pub use access::{Scope, TokenCreate, TokenCreated, TokenView, WhoAmI};
+pub use audit::{AuditBreak, AuditRow, AuditVerdict};
+pub use node::{CertificateView, Enrolment, NodeCreate, NodeEnrol, NodeModeChange, NodeReason, NodeView};
+pub use task::{TaskTypeView, TaskView};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::time::Timestamp;
+
+/// One page of a list, newest first.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct Page<T> {
+    pub items: Vec<T>,
+    /// Give it back as `?after=` for the next page.
+    pub next: Option<String>,
+}
+
+/// Why something is not finished, since when, and what a person can do about it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Waiting {
+    pub reason: String,
+    pub since: Timestamp,
+    /// A command that helps, ready to be pasted.
+    pub verb: String,
+}
+
+/// `GET /v1/version`.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct VersionView {
+    pub version: String,
+    pub installation: crate::id::InstallationId,
+    pub dev: bool,
+}

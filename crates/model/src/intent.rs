@@ -1,0 +1,96 @@
+//! The intent: what a person was authorised to ask for, signed when it was authorised and stored with the request.
+//! A task that touches a tenant is signed only under an intent that covers it, so a row slipped into a queue or a
+//! workflow table makes no task.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::digest::Sha256;
+use crate::dsse::{self, Envelope};
+use crate::id::{AllocationId, InstallationId, IntentId, NodeId, OpId, ProjectId, derive_op};
+use crate::key::{PublicKey, SigningKey};
+use crate::signal::Code;
+use crate::task::Task;
+use crate::time::Timestamp;
+use crate::value::{Name, SshKey, Uid};
+
+pub const INTENT_TYPE: &str = "application/vnd.gpuaas.intent.v1+json";
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum IntentKind {
+    /// Covers making what the wish says and, without expiry, taking it away again.
+    Create,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Intent {
+    pub aud: InstallationId,
+    pub intent_id: IntentId,
+    pub allocation_id: AllocationId,
+    pub kind: IntentKind,
+    pub generation: u32,
+    pub project_id: ProjectId,
+    pub actor_ref: String,
+    pub wish_sha256: Sha256,
+    pub issued_at: Timestamp,
+    pub expires_at: Timestamp,
+}
+
+/// What was wished for, in full. Only its digest is signed; the bytes lie beside the intent.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "wish", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Wish {
+    /// An account on a whole machine.
+    Machine { node_id: NodeId, username: Name, uid: Uid, ssh_public_keys: Vec<SshKey>, gpu_access: bool },
+}
+
+impl Wish {
+    pub fn to_bytes(&self) -> Vec<u8> {
+        serde_json::to_vec(self).expect("our own documents have string keys and no failing serialisers")
+    }
+}
+
+impl Intent {
+    pub fn sign(&self, key: &SigningKey) -> Envelope {
+        dsse::sign_json(INTENT_TYPE, self, &[key])
+    }
+
+    pub fn open(envelope: &Envelope, key: &PublicKey) -> Result<Self, Code> {
+        let payload = envelope
+            .open(INTENT_TYPE, |keyid| if *keyid == key.keyid() { Ok(*key) } else { Err(Code::IntentInvalid) })
+            .map_err(|_| Code::IntentInvalid)?;
+        dsse::parse_payload(&payload).map_err(|_| Code::IntentInvalid)
+    }
+
+    /// The operation that this intent allows for a task, if it covers it: same allocation, same node, same
+    /// account, same keys; and in time, except for taking away, which needs no person to be there.
+    pub fn covers(&self, wish_bytes: &[u8], task: &Task, node: NodeId, now: Timestamp) -> Result<OpId, Code> {
+        if Sha256::of(wish_bytes) != self.wish_sha256 {
+            return Err(Code::IntentInvalid);
+        }
+        let wish: Wish = serde_json::from_slice(wish_bytes).map_err(|_| Code::IntentInvalid)?;
+        let Wish::Machine { node_id, username, uid, ssh_public_keys, gpu_access } = &wish;
+        let in_time = now <= self.expires_at;
+        let covered = match task {
+            Task::ProvisionUser(params) => {
+                in_time
+                    && params.allocation_id == self.allocation_id
+                    && params.username == *username
+                    && params.uid == *uid
+                    && params.ssh_public_keys == *ssh_public_keys
+                    && params.gpu_access == *gpu_access
+            }
+            Task::DeprovisionUser(params) => {
+                params.allocation_id == self.allocation_id && params.username == *username && params.uid == *uid
+            }
+            Task::HealthProbe(_) => false,
+        };
+        if covered && *node_id == node {
+            Ok(derive_op(self.allocation_id, task.task_type().as_str(), self.generation))
+        } else {
+            Err(Code::IntentMissing)
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! The result of a task as the executor signs it: which bytes it answers, how it ended, what it proved.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use crate::digest::Sha256;
+use crate::dsse::{self, Envelope};
+use crate::id::{InstallationId, NodeId, OpId, TaskId};
+use crate::key::{PublicKey, SigningKey};
+use crate::signal::Code;
+use crate::time::Timestamp;
+
+pub const RESULT_TYPE: &str = "application/vnd.gpuaas.node-result.v1+json";
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    Succeeded,
+    Failed,
+    /// Never started: the node would not take it.
+    Refused,
+    Cancelled,
+    /// Taken, but its time to start ran out.
+    Expired,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ResultPayload {
+    pub aud: InstallationId,
+    pub task_id: TaskId,
+    /// Null where the envelope could not be read.
+    pub op_id: Option<OpId>,
+    pub node_id: NodeId,
+    pub node_epoch: u64,
+    /// The digest of the payload bytes that were received.
+    pub payload_sha256: Sha256,
+    pub outcome: Outcome,
+    pub code: Option<Code>,
+    /// One sentence for a person; never a secret, never a body.
+    pub detail: Option<String>,
+    pub started_at: Option<Timestamp>,
+    pub ended_at: Timestamp,
+    pub journal_seq: u64,
+    /// `<step>_ms`.
+    pub timings: BTreeMap<String, u64>,
+    /// Steps whose undo ran.
+    pub undone: Vec<String>,
+    pub output: Option<Box<RawValue>>,
+}
+
+impl ResultPayload {
+    pub fn sign(&self, key: &SigningKey) -> Envelope {
+        dsse::sign_json(RESULT_TYPE, self, &[key])
+    }
+
+    /// The result, if this node's executor signed it.
+    pub fn open(envelope: &Envelope, key: &PublicKey) -> Result<Self, Code> {
+        let payload = envelope
+            .open(RESULT_TYPE, |keyid| if *keyid == key.keyid() { Ok(*key) } else { Err(Code::ResultSignatureInvalid) })
+            .map_err(|_| Code::ResultSignatureInvalid)?;
+        dsse::parse_payload(&payload).map_err(|_| Code::ResultMalformed)
+    }
+}

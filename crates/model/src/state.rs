@@ -1,0 +1,90 @@
+//! States of tasks and nodes, and the moves that exist between them.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+macro_rules! states {
+    ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $text:literal,)* }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+        #[serde(rename_all = "snake_case")]
+        pub enum $name {
+            $($(#[$vdoc])* $variant,)*
+        }
+
+        impl $name {
+            pub const ALL: &'static [$name] = &[$($name::$variant,)*];
+
+            pub const fn as_str(self) -> &'static str {
+                match self {
+                    $($name::$variant => $text,)*
+                }
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.pad(self.as_str())
+            }
+        }
+
+        impl std::str::FromStr for $name {
+            type Err = UnknownState;
+            fn from_str(text: &str) -> Result<Self, UnknownState> {
+                Self::ALL.iter().copied().find(|s| s.as_str() == text).ok_or_else(|| UnknownState(text.to_owned()))
+            }
+        }
+    };
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("no such state: {0:?}")]
+pub struct UnknownState(pub String);
+
+states! {
+    /// Where a task is. Ends are ends: no move leaves them.
+    TaskState {
+        Queued = "queued",
+        Dispatched = "dispatched",
+        Started = "started",
+        /// The lease ran out. Never given to another node; the result may still come.
+        Unknown = "unknown",
+        Succeeded = "succeeded",
+        Failed = "failed",
+        Expired = "expired",
+        Cancelled = "cancelled",
+    }
+}
+
+impl TaskState {
+    pub const fn is_end(self) -> bool {
+        match self {
+            Self::Queued | Self::Dispatched | Self::Started | Self::Unknown => false,
+            Self::Succeeded | Self::Failed | Self::Expired | Self::Cancelled => true,
+        }
+    }
+}
+
+states! {
+    /// Where a node is.
+    NodeState {
+        /// Known, not yet proven: a probe must succeed first.
+        Enrolling = "enrolling",
+        Ready = "ready",
+        Draining = "draining",
+        Drained = "drained",
+        /// Silent for too long.
+        Stale = "stale",
+        /// No tasks until an operator says so. What runs on it goes on.
+        Quarantined = "quarantined",
+        Removed = "removed",
+    }
+}
+
+states! {
+    /// How a node is rented out. VFIO and the vendor driver exclude each other, so a node is one or the other.
+    NodeMode {
+        Slice = "slice",
+        Machine = "machine",
+    }
+}

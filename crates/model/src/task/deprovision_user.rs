@@ -1,0 +1,93 @@
+//! `allocation.deprovision_user`: take a tenant's account away with everything of its uid, and prove the absence.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{ParamsError, Spec};
+use crate::id::AllocationId;
+use crate::trust::Purpose;
+use crate::value::{Name, Uid};
+
+pub const SPEC: Spec = Spec {
+    name: "allocation.deprovision_user",
+    version: 1,
+    summary: "kill, remove and prove absent everything of a tenant's account",
+    purpose: Purpose::Allocation,
+    max_runtime_s: 300,
+    running_per_node: 4,
+    changes_host: true,
+    destroys_data: true,
+};
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Params {
+    pub allocation_id: AllocationId,
+    pub username: Name,
+    pub uid: Uid,
+    pub remove_home: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Output {
+    pub processes_killed: u32,
+    pub absent: Absent,
+    /// One per GPU of the host; empty on a host without GPUs.
+    pub reset_proofs: Vec<ResetProof>,
+}
+
+/// All true, or the task failed. Each was looked for after the work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Absent {
+    pub user: bool,
+    pub home: bool,
+    pub keys: bool,
+    pub cron: bool,
+    pub at: bool,
+    pub linger: bool,
+    pub processes: bool,
+    pub files: bool,
+    pub ipc: bool,
+}
+
+impl Absent {
+    /// What is still there, by name.
+    pub fn left(&self) -> Vec<&'static str> {
+        [
+            (self.user, "user"),
+            (self.home, "home"),
+            (self.keys, "keys"),
+            (self.cron, "cron"),
+            (self.at, "at"),
+            (self.linger, "linger"),
+            (self.processes, "processes"),
+            (self.files, "files"),
+            (self.ipc, "ipc"),
+        ]
+        .into_iter()
+        .filter_map(|(absent, what)| (!absent).then_some(what))
+        .collect()
+    }
+}
+
+/// That a GPU was reset between two tenants. Nothing makes one yet: on a host with GPUs the task refuses.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ResetProof {
+    pub pci_address: String,
+    pub reset_method: String,
+}
+
+pub fn check(_: &Params) -> Result<(), ParamsError> {
+    Ok(())
+}
+
+pub fn subject(params: &Params) -> Option<String> {
+    Some(format!("user/{}", params.username))
+}
+
+pub fn allocation(params: &Params) -> Option<AllocationId> {
+    Some(params.allocation_id)
+}
