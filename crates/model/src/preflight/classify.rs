@@ -61,7 +61,10 @@ pub struct Classification {
 
 /// Classifies a judged chain.
 pub fn classify(chain: Chain, ops_access: SideCheck) -> Classification {
-    let faults: Vec<Fault> = chain.iter().filter_map(|(_, result)| result.fault()).collect();
+    let faults: Vec<Fault> = chain
+        .iter()
+        .filter_map(|(_, result)| result.fault())
+        .collect();
     let mut signals = Vec::new();
     for fault in &faults {
         if !signals.contains(&fault.signal()) {
@@ -86,7 +89,9 @@ impl Classification {
     /// The sentence for the tenant, if the cause concerns them.
     pub fn tenant_text(&self) -> Option<String> {
         let cause = self.cause?;
-        Signal::of(cause.signal())?.tenant.text(&cause.reason().phrase())
+        Signal::of(cause.signal())?
+            .tenant
+            .text(&cause.reason().phrase())
     }
 
     /// Doctor's exit status. `strict` counts warnings as failures.
@@ -125,7 +130,11 @@ fn warnings(chain: &Chain, ops_access: SideCheck) -> Vec<Warning> {
         })
         .collect();
     if let SideCheck::Fail { signal, reason } = ops_access {
-        warnings.push(Warning { signal, hop: None, reason });
+        warnings.push(Warning {
+            signal,
+            hop: None,
+            reason,
+        });
     }
     warnings
 }
@@ -161,6 +170,8 @@ fn terminal(chain: &Chain, signals: &[Code]) -> Option<Readiness> {
         (Hop::BrowserTerminalWs, Readiness::BrowserWsReady),
         (Hop::TerminalToken, Readiness::TokenReady),
     ];
-    let reached = furthest_first.into_iter().find(|(hop, _)| chain.get(*hop).passed());
+    let reached = furthest_first
+        .into_iter()
+        .find(|(hop, _)| chain.get(*hop).passed());
     reached.map(|(_, word)| word)
 }

@@ -38,7 +38,11 @@ pub fn usable(
         // Made while somebody waited for it.
         Source::Api | Source::Ssh | Source::Cli | Source::Gateway => true,
     };
-    if fresh { Ok(()) } else { Err(Skip::StaleEvidence) }
+    if fresh {
+        Ok(())
+    } else {
+        Err(Skip::StaleEvidence)
+    }
 }
 
 #[cfg(test)]

@@ -17,9 +17,11 @@ impl Hop {
             Hop::TerminalToken => &[Hop::AllocationBinding],
             Hop::NodeTaskRoundtrip => &[Hop::NodeHeartbeat, Hop::NodeReadiness],
             Hop::BrowserTerminalWs => &[Hop::TerminalToken],
-            Hop::TerminalOpenTask => {
-                &[Hop::NodeHeartbeat, Hop::NodeReadiness, Hop::BrowserTerminalWs]
-            }
+            Hop::TerminalOpenTask => &[
+                Hop::NodeHeartbeat,
+                Hop::NodeReadiness,
+                Hop::BrowserTerminalWs,
+            ],
             Hop::GatewayNodeStream => &[Hop::TerminalOpenTask],
             Hop::WorkloadTerminalStartupFailure => &[Hop::GatewayNodeStream],
             Hop::AllocationBinding
@@ -47,7 +49,7 @@ impl Chain {
         self.0[hop as usize]
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = (Hop, HopResult)> {
+    pub fn iter(&self) -> impl Iterator<Item = (Hop, HopResult)> + use<> {
         Hop::ALL.iter().copied().zip(self.0)
     }
 
@@ -90,8 +92,11 @@ mod tests {
             Hop::TerminalToken => HopResult::PASS,
             _ => HopResult::NotEvaluated(Skip::Forbidden),
         });
-        let passed: Vec<Hop> =
-            chain.iter().filter(|(_, result)| result.passed()).map(|(hop, _)| hop).collect();
+        let passed: Vec<Hop> = chain
+            .iter()
+            .filter(|(_, result)| result.passed())
+            .map(|(hop, _)| hop)
+            .collect();
         assert_eq!(passed, [Hop::TerminalToken]);
         assert!(chain.get(Hop::TerminalToken).passed());
     }

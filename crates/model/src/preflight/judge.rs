@@ -46,11 +46,19 @@ const fn fail(hop: Hop, signal: Code, reason: Reason) -> HopResult {
 }
 
 const fn warn(hop: Hop, signal: Code, reason: Reason) -> HopResult {
-    HopResult::Pass { warning: Some(Fault::judged(hop, signal, reason)) }
+    HopResult::Pass {
+        warning: Some(Fault::judged(hop, signal, reason)),
+    }
 }
 
 fn binding(it: Binding) -> HopResult {
-    let fail = |reason| fail(Hop::AllocationBinding, Code::AllocationBindingFailed, reason);
+    let fail = |reason| {
+        fail(
+            Hop::AllocationBinding,
+            Code::AllocationBindingFailed,
+            reason,
+        )
+    };
     match it {
         Binding::Bound => HopResult::PASS,
         Binding::NotFound => fail(Reason::NotFound),
@@ -78,7 +86,11 @@ fn disk(it: &Disk, limits: &Limits) -> HopResult {
     } else if it.free_bytes < limits.disk_free_bytes {
         fail(hop, Code::NodeObservabilityDiskPressure, Reason::FreeBytes)
     } else if it.used_percent >= limits.disk_used_percent {
-        warn(hop, Code::NodeObservabilityDiskPressure, Reason::UsedPercent)
+        warn(
+            hop,
+            Code::NodeObservabilityDiskPressure,
+            Reason::UsedPercent,
+        )
     } else {
         HopResult::PASS
     }
@@ -181,7 +193,13 @@ fn mint(it: Mint) -> HopResult {
 }
 
 fn public_route(it: PublicRoute) -> HopResult {
-    let fail = |reason| fail(Hop::TerminalPublicRoute, Code::TerminalPublicRouteMissing, reason);
+    let fail = |reason| {
+        fail(
+            Hop::TerminalPublicRoute,
+            Code::TerminalPublicRouteMissing,
+            reason,
+        )
+    };
     match it {
         PublicRoute::Answered => HopResult::PASS,
         PublicRoute::DnsFailed => fail(Reason::DnsFailed),
@@ -192,7 +210,13 @@ fn public_route(it: PublicRoute) -> HopResult {
 }
 
 fn upgrade(it: Upgrade) -> HopResult {
-    let fail = |reason| fail(Hop::BrowserTerminalWs, Code::TerminalGatewayUpgradeFailed, reason);
+    let fail = |reason| {
+        fail(
+            Hop::BrowserTerminalWs,
+            Code::TerminalGatewayUpgradeFailed,
+            reason,
+        )
+    };
     match it {
         Upgrade::Upgraded => HopResult::PASS,
         Upgrade::EdgeLogin => HopResult::NotEvaluated(Skip::EdgeAuthRequired),
@@ -229,7 +253,11 @@ fn terminal(it: TerminalDial) -> HopResult {
         (Dial::TcpRefused, true) => timeout(Reason::TcpRefused),
         // One reason for all three: at this hop the remedy is the same.
         (Dial::ServerCertUntrusted | Dial::ServerCertExpired | Dial::ServerNameMismatch, true) => {
-            fail(hop, Code::TerminalNodeStreamMtlsFailed, Reason::ServerCertUntrusted)
+            fail(
+                hop,
+                Code::TerminalNodeStreamMtlsFailed,
+                Reason::ServerCertUntrusted,
+            )
         }
     }
 }

@@ -185,7 +185,9 @@ impl Roundtrip {
     /// nothing was claimed, whatever else came back means that the way is open.
     pub fn ended_with(code: Code) -> Roundtrip {
         match code {
-            Code::SignatureInvalid | Code::KeyUnknown | Code::KeyNotUsable
+            Code::SignatureInvalid
+            | Code::KeyUnknown
+            | Code::KeyNotUsable
             | Code::ManifestExpired => Roundtrip::SignatureRefused,
             Code::UnsupportedType | Code::TypeNotAllowedHere | Code::NodeLacksTaskType => {
                 Roundtrip::NodeLacksTaskType

@@ -138,7 +138,10 @@ pub struct Look {
 impl Report {
     pub fn new(run: Run, found: &Classification) -> Report {
         let mut looks = run.looks;
-        let hops = found.chain.iter().map(|(hop, result)| HopRow::new(hop, result, looks.remove(&hop)));
+        let hops = found
+            .chain
+            .iter()
+            .map(|(hop, result)| HopRow::new(hop, result, looks.remove(&hop)));
         Report {
             schema: ReportSchema::V1,
             preflight_id: run.preflight_id,
@@ -153,7 +156,10 @@ impl Report {
             cause: found.cause.map(Cause::from),
             signals: found.signals.clone(),
             warnings: found.warnings.clone(),
-            status: Status { node_agent: found.node_agent, terminal: found.terminal },
+            status: Status {
+                node_agent: found.node_agent,
+                terminal: found.terminal,
+            },
             ids: run.ids,
             disk: run.disk.map(DiskFacts::from).unwrap_or_default(),
             hops: hops.collect(),

@@ -6,7 +6,9 @@ use super::fault::Fault;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HopResult {
     /// It works; `warning` names what will soon not.
-    Pass { warning: Option<Fault> },
+    Pass {
+        warning: Option<Fault>,
+    },
     Fail(Fault),
     NotEvaluated(Skip),
 }
@@ -132,4 +134,3 @@ impl Reason {
         self.as_str().replace('_', " ")
     }
 }
-

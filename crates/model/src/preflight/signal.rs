@@ -50,7 +50,9 @@ impl Tenant {
     pub fn text(self, reason: &str) -> Option<String> {
         let text = match self {
             Tenant::Nothing => return None,
-            Tenant::Node => "The machine behind this allocation does not answer the platform. Your data is untouched.",
+            Tenant::Node => {
+                "The machine behind this allocation does not answer the platform. Your data is untouched."
+            }
             Tenant::Token => return Some(format!("You cannot open a terminal here: {reason}.")),
             Tenant::Edge => "The terminal service cannot be reached from your browser.",
             Tenant::Stream => "Your machine did not connect to the terminal service in time.",
@@ -69,7 +71,15 @@ impl Signal {
 }
 
 const fn row(code: Code, symptom: &'static str, effect: Effect, tenant: Tenant) -> Signal {
-    Signal { code, fails: &[], warns: &[], side: &[], symptom, effect, tenant }
+    Signal {
+        code,
+        fails: &[],
+        warns: &[],
+        side: &[],
+        symptom,
+        effect,
+        tenant,
+    }
 }
 
 const fn agent(status: NodeAgent) -> Effect {
@@ -79,128 +89,296 @@ const fn agent(status: NodeAgent) -> Effect {
 /// Highest precedence first.
 pub static SIGNALS: [Signal; 22] = [
     Signal {
-        fails: &[(Hop::AllocationBinding, &[R::NotFound, R::NotActive, R::Unbound, R::OtherNode])],
-        ..row(Code::AllocationBindingFailed, "wrong id or state", Effect::Nothing, Tenant::Nothing)
+        fails: &[(
+            Hop::AllocationBinding,
+            &[R::NotFound, R::NotActive, R::Unbound, R::OtherNode],
+        )],
+        ..row(
+            Code::AllocationBindingFailed,
+            "wrong id or state",
+            Effect::Nothing,
+            Tenant::Nothing,
+        )
     },
     Signal {
         fails: &[(Hop::NodeReadiness, &[R::WriteFailed])],
-        ..row(Code::DiskFull, "writes fail", agent(NodeAgent::TaskResultFailed), Tenant::Node)
-    },
-    Signal {
-        fails: &[(Hop::NodeRecoveryStatus, &[R::ExecFormat, R::Missing, R::AgentIncompatible])],
-        ..row(Code::NodeAgentBinaryInvalid, "agent cannot run", agent(NodeAgent::Unknown), Tenant::Node)
-    },
-    Signal {
-        fails: &[(Hop::NodeRecoveryStatus, &[R::NotRunning, R::CrashLoop, R::JournalCorrupt])],
-        ..row(Code::NodeAgentProcessDown, "process exits", agent(NodeAgent::Stale), Tenant::Node)
-    },
-    Signal {
-        fails: &[(
-            Hop::NodeRuntimeApiReachability,
-            &[R::DnsFailed, R::TcpTimeout, R::TcpRefused, R::NotGpuaas, R::EdgeRateLimited],
-        )],
-        ..row(Code::NodeAgentApiUnreachable, "node cannot reach the API", agent(NodeAgent::ApiUnreachable), Tenant::Node)
-    },
-    Signal {
-        fails: &[(
-            Hop::NodeRuntimeApiReachability,
-            &[R::ServerCertUntrusted, R::ServerCertExpired, R::ServerNameMismatch],
-        )],
-        ..row(Code::NodeAgentApiTlsFailed, "API TLS fails from the node", agent(NodeAgent::ApiUnreachable), Tenant::Node)
+        ..row(
+            Code::DiskFull,
+            "writes fail",
+            agent(NodeAgent::TaskResultFailed),
+            Tenant::Node,
+        )
     },
     Signal {
         fails: &[(
             Hop::NodeRecoveryStatus,
-            &[R::CertExpired, R::CertRevoked, R::CertUntrusted, R::ClientCertNotSeen, R::WrongNode],
+            &[R::ExecFormat, R::Missing, R::AgentIncompatible],
         )],
-        ..row(Code::NodeAgentAuthFailed, "identity refused", agent(NodeAgent::AuthFailed), Tenant::Node)
+        ..row(
+            Code::NodeAgentBinaryInvalid,
+            "agent cannot run",
+            agent(NodeAgent::Unknown),
+            Tenant::Node,
+        )
     },
     Signal {
-        fails: &[(Hop::NodeTaskRoundtrip, CLAIM), (Hop::TerminalOpenTask, CLAIM)],
-        ..row(Code::NodeTaskClaimFailed, "node polls, claims nothing", agent(NodeAgent::TaskResultFailed), Tenant::Node)
+        fails: &[(
+            Hop::NodeRecoveryStatus,
+            &[R::NotRunning, R::CrashLoop, R::JournalCorrupt],
+        )],
+        ..row(
+            Code::NodeAgentProcessDown,
+            "process exits",
+            agent(NodeAgent::Stale),
+            Tenant::Node,
+        )
+    },
+    Signal {
+        fails: &[(
+            Hop::NodeRuntimeApiReachability,
+            &[
+                R::DnsFailed,
+                R::TcpTimeout,
+                R::TcpRefused,
+                R::NotGpuaas,
+                R::EdgeRateLimited,
+            ],
+        )],
+        ..row(
+            Code::NodeAgentApiUnreachable,
+            "node cannot reach the API",
+            agent(NodeAgent::ApiUnreachable),
+            Tenant::Node,
+        )
+    },
+    Signal {
+        fails: &[(
+            Hop::NodeRuntimeApiReachability,
+            &[
+                R::ServerCertUntrusted,
+                R::ServerCertExpired,
+                R::ServerNameMismatch,
+            ],
+        )],
+        ..row(
+            Code::NodeAgentApiTlsFailed,
+            "API TLS fails from the node",
+            agent(NodeAgent::ApiUnreachable),
+            Tenant::Node,
+        )
+    },
+    Signal {
+        fails: &[(
+            Hop::NodeRecoveryStatus,
+            &[
+                R::CertExpired,
+                R::CertRevoked,
+                R::CertUntrusted,
+                R::ClientCertNotSeen,
+                R::WrongNode,
+            ],
+        )],
+        ..row(
+            Code::NodeAgentAuthFailed,
+            "identity refused",
+            agent(NodeAgent::AuthFailed),
+            Tenant::Node,
+        )
+    },
+    Signal {
+        fails: &[
+            (Hop::NodeTaskRoundtrip, CLAIM),
+            (Hop::TerminalOpenTask, CLAIM),
+        ],
+        ..row(
+            Code::NodeTaskClaimFailed,
+            "node polls, claims nothing",
+            agent(NodeAgent::TaskResultFailed),
+            Tenant::Node,
+        )
     },
     Signal {
         // The workload goes on: a tenant is not told of a result that is only late.
         fails: &[(Hop::NodeTaskRoundtrip, &[R::NoResult, R::ResultRejected])],
-        ..row(Code::NodeTaskResultPostFailed, "result does not land", agent(NodeAgent::TaskResultFailed), Tenant::Nothing)
+        ..row(
+            Code::NodeTaskResultPostFailed,
+            "result does not land",
+            agent(NodeAgent::TaskResultFailed),
+            Tenant::Nothing,
+        )
     },
     Signal {
         fails: &[(Hop::NodeHeartbeat, &[R::Silent, R::NeverSeen])],
-        ..row(Code::NodeAgentHeartbeatStale, "node silent", agent(NodeAgent::Stale), Tenant::Node)
+        ..row(
+            Code::NodeAgentHeartbeatStale,
+            "node silent",
+            agent(NodeAgent::Stale),
+            Tenant::Node,
+        )
     },
     Signal {
         fails: &[(
             Hop::TerminalToken,
-            &[R::Unauthenticated, R::Forbidden, R::AllocationNotActive, R::SessionStoreUnavailable],
+            &[
+                R::Unauthenticated,
+                R::Forbidden,
+                R::AllocationNotActive,
+                R::SessionStoreUnavailable,
+            ],
         )],
-        ..row(Code::TerminalTokenMintFailed, "no token", Effect::Terminal, Tenant::Token)
+        ..row(
+            Code::TerminalTokenMintFailed,
+            "no token",
+            Effect::Terminal,
+            Tenant::Token,
+        )
     },
     Signal {
-        fails: &[(Hop::TerminalPublicRoute, &[R::DnsFailed, R::ConnectFailed, R::HttpStatus, R::NotGpuaas])],
-        ..row(Code::TerminalPublicRouteMissing, "route error", Effect::Terminal, Tenant::Edge)
+        fails: &[(
+            Hop::TerminalPublicRoute,
+            &[R::DnsFailed, R::ConnectFailed, R::HttpStatus, R::NotGpuaas],
+        )],
+        ..row(
+            Code::TerminalPublicRouteMissing,
+            "route error",
+            Effect::Terminal,
+            Tenant::Edge,
+        )
     },
     Signal {
         fails: &[(
             Hop::BrowserTerminalWs,
-            &[R::UpgradeStripped, R::SubprotocolMissing, R::SessionStoreUnavailable, R::TokenRefused, R::NoAnswer],
+            &[
+                R::UpgradeStripped,
+                R::SubprotocolMissing,
+                R::SessionStoreUnavailable,
+                R::TokenRefused,
+                R::NoAnswer,
+            ],
         )],
-        ..row(Code::TerminalGatewayUpgradeFailed, "upgrade fails", Effect::Terminal, Tenant::Edge)
+        ..row(
+            Code::TerminalGatewayUpgradeFailed,
+            "upgrade fails",
+            Effect::Terminal,
+            Tenant::Edge,
+        )
     },
     Signal {
         fails: &[(Hop::NodeTerminalReachability, &[R::UrlMismatch])],
         warns: &[(Hop::NodeTerminalReachability, &[R::UrlMismatch])],
-        ..row(Code::TerminalEnvProfileDrift, "works elsewhere, not here", Effect::Terminal, Tenant::Stream)
+        ..row(
+            Code::TerminalEnvProfileDrift,
+            "works elsewhere, not here",
+            Effect::Terminal,
+            Tenant::Stream,
+        )
     },
     Signal {
         fails: &[
             (Hop::NodeTerminalReachability, &[R::ServerCertUntrusted]),
             (
                 Hop::GatewayNodeStream,
-                &[R::ClientCertUntrusted, R::ClientCertExpired, R::ClientCertRevoked, R::WrongNode],
+                &[
+                    R::ClientCertUntrusted,
+                    R::ClientCertExpired,
+                    R::ClientCertRevoked,
+                    R::WrongNode,
+                ],
             ),
         ],
-        ..row(Code::TerminalNodeStreamMtlsFailed, "stream TLS refused", Effect::Terminal, Tenant::Stream)
+        ..row(
+            Code::TerminalNodeStreamMtlsFailed,
+            "stream TLS refused",
+            Effect::Terminal,
+            Tenant::Stream,
+        )
     },
     Signal {
         fails: &[(Hop::GatewayNodeStream, &[R::TaskSucceeded])],
-        ..row(Code::TerminalOpenWithoutStream, "task done, no stream", Effect::Terminal, Tenant::Stream)
+        ..row(
+            Code::TerminalOpenWithoutStream,
+            "task done, no stream",
+            Effect::Terminal,
+            Tenant::Stream,
+        )
     },
     Signal {
         fails: &[
-            (Hop::NodeTerminalReachability, &[R::DnsFailed, R::TcpTimeout, R::TcpRefused]),
+            (
+                Hop::NodeTerminalReachability,
+                &[R::DnsFailed, R::TcpTimeout, R::TcpRefused],
+            ),
             (Hop::GatewayNodeStream, &[R::NoStream, R::StreamLate]),
         ],
-        ..row(Code::TerminalNodeStreamTimeout, "gateway closes with node_stream_timeout", Effect::Terminal, Tenant::Stream)
+        ..row(
+            Code::TerminalNodeStreamTimeout,
+            "gateway closes with node_stream_timeout",
+            Effect::Terminal,
+            Tenant::Stream,
+        )
     },
     Signal {
         fails: &[(
             Hop::WorkloadTerminalStartupFailure,
             &[R::UserMissing, R::ShellFailed, R::PtyDenied, R::PtyTimeout],
         )],
-        ..row(Code::TerminalPtyFailed, "stream up, no shell", Effect::Terminal, Tenant::Pty)
+        ..row(
+            Code::TerminalPtyFailed,
+            "stream up, no shell",
+            Effect::Terminal,
+            Tenant::Pty,
+        )
     },
     Signal {
-        fails: &[(Hop::WorkloadTerminalStartupFailure, &[R::NoFrame, R::NotRendered])],
-        ..row(Code::TerminalUiConnectingStuck, "\"Connecting...\" for ever", Effect::Terminal, Tenant::Stuck)
+        fails: &[(
+            Hop::WorkloadTerminalStartupFailure,
+            &[R::NoFrame, R::NotRendered],
+        )],
+        ..row(
+            Code::TerminalUiConnectingStuck,
+            "\"Connecting...\" for ever",
+            Effect::Terminal,
+            Tenant::Stuck,
+        )
     },
     Signal {
         fails: &[(Hop::NodeReadiness, &[R::FreeBytes])],
         warns: &[(Hop::NodeReadiness, &[R::UsedPercent])],
-        ..row(Code::NodeObservabilityDiskPressure, "low or filling, writes work", agent(NodeAgent::Healthy), Tenant::Nothing)
+        ..row(
+            Code::NodeObservabilityDiskPressure,
+            "low or filling, writes work",
+            agent(NodeAgent::Healthy),
+            Tenant::Nothing,
+        )
     },
     Signal {
         side: &[R::Connect, R::Auth],
-        ..row(Code::NodeOpsSshFailed, "SSH fails, agent polls", Effect::Nothing, Tenant::Nothing)
+        ..row(
+            Code::NodeOpsSshFailed,
+            "SSH fails, agent polls",
+            Effect::Nothing,
+            Tenant::Nothing,
+        )
     },
     Signal {
         side: &[R::ResetBeforeBanner, R::GuestAgentDown],
-        ..row(Code::NodeOpsAccessUnhealthy, "SSH resets, agent polls", Effect::Nothing, Tenant::Nothing)
+        ..row(
+            Code::NodeOpsAccessUnhealthy,
+            "SSH resets, agent polls",
+            Effect::Nothing,
+            Tenant::Nothing,
+        )
     },
 ];
 
 /// Why a node does not take a task, whichever task it is.
-const CLAIM: &[R] =
-    &[R::NotClaimed, R::SignatureRefused, R::NodeLacksTaskType, R::ClockSkew, R::NodeQuarantined];
+const CLAIM: &[R] = &[
+    R::NotClaimed,
+    R::SignatureRefused,
+    R::NodeLacksTaskType,
+    R::ClockSkew,
+    R::NodeQuarantined,
+];
 
 #[cfg(test)]
 mod tests {
@@ -217,7 +395,9 @@ mod tests {
         for reason in R::ALL {
             let used = SIGNALS.iter().any(|row| {
                 let hops = row.fails.iter().chain(row.warns);
-                hops.flat_map(|(_, reasons)| *reasons).chain(row.side).any(|r| r == reason)
+                hops.flat_map(|(_, reasons)| *reasons)
+                    .chain(row.side)
+                    .any(|r| r == reason)
             });
             assert!(used, "{reason} stands in no row");
         }
