@@ -5,42 +5,51 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::graph::graph;
 
-/// Crate, and the crates it may name. `*` is everyone: only for what starts everything.
-const MAY_NAME: &[(&str, &[&str])] = &[
+/// A crate, and the crates it may name. `*` is everyone: only for what starts everything.
+const MAY_NAME: &[(&str, &str)] = &[
     // words
-    ("model", &[]),
-    ("steps", &["model"]),
-    ("wire", &["model"]),
+    ("model", ""),
+    ("steps", "model"),
+    ("wire", "model"),
     // machine
-    ("host", &["model"]),
-    ("executor", &["model", "steps", "host"]),
-    ("agent", &["model", "wire"]),
-    ("vetting", &["model", "wire", "host"]),
+    ("host", "model"),
+    ("executor", "model steps host"),
+    ("agent", "model wire"),
+    ("vetting", "model wire host"),
     // control plane
-    ("base", &["model", "steps", "wire"]),
-    ("fleet", &["base", "model", "steps", "wire"]),
-    ("money", &["base", "model", "steps", "wire"]),
-    ("allocation", &["fleet", "money", "base", "model", "steps", "wire"]),
-    ("live", &["allocation", "fleet", "money", "base", "model", "steps", "wire"]),
-    ("apps", &["allocation", "fleet", "money", "base", "model", "steps", "wire"]),
-    ("control", &["live", "apps", "allocation", "fleet", "money", "base", "model", "steps", "wire"]),
-    ("temporal", &["live", "apps", "allocation", "fleet", "money", "base", "model", "steps", "wire"]),
+    ("base", "model steps wire"),
+    ("fleet", "model steps wire base"),
+    ("money", "model steps wire base"),
+    ("allocation", "model steps wire base fleet money"),
+    ("live", "model steps wire base fleet money allocation"),
+    ("apps", "model steps wire base fleet money allocation"),
+    (
+        "control",
+        "model steps wire base fleet money allocation live apps",
+    ),
+    (
+        "temporal",
+        "model steps wire base fleet money allocation live apps",
+    ),
     // hands
-    ("cli", &["model", "wire"]),
-    ("dev", &["*"]),
+    ("cli", "model wire"),
+    ("dev", "*"),
 ];
 
 #[test]
 fn arrows_point_one_way() {
-    let table: BTreeMap<&str, &[&str]> = MAY_NAME.iter().copied().collect();
+    let table: BTreeMap<&str, &str> = MAY_NAME.iter().copied().collect();
     let mut wrong = Vec::new();
     for package in graph().ours() {
         let Some(allowed) = table.get(package.name.as_str()) else {
-            wrong.push(format!("{} has no place in the table of arrows", package.name));
+            wrong.push(format!(
+                "{} has no place in the table of arrows",
+                package.name
+            ));
             continue;
         };
         for named in graph().our_direct(package) {
-            if !allowed.contains(&named) && !allowed.contains(&"*") {
+            if !allowed.split(' ').any(|a| a == named || a == "*") {
                 wrong.push(format!("{} must not depend on {named}", package.name));
             }
         }

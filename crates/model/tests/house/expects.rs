@@ -18,7 +18,7 @@ fn expects() -> Vec<Expect> {
     for file in tree::rust_files() {
         let mut rest = file.text.as_str();
         while let Some(at) = rest.find(open) {
-            // An attribute, not a call on an Option: `#[expect(` or `#![expect(`, or inside cfg_attr.
+            // An attribute, and not a call on an Option.
             let before = rest[..at].trim_end();
             let is_attribute = before.ends_with("#[") || before.ends_with("#![");
             rest = &rest[at + open.len()..];
@@ -40,8 +40,11 @@ fn expects() -> Vec<Expect> {
 
 #[test]
 fn every_broken_rule_has_a_reason() {
-    let bare: Vec<String> =
-        expects().into_iter().filter(|e| !e.has_reason).map(|e| e.path).collect();
+    let bare: Vec<String> = expects()
+        .into_iter()
+        .filter(|e| !e.has_reason)
+        .map(|e| e.path)
+        .collect();
     assert!(bare.is_empty(), "without a reason: {bare:#?}");
 }
 
@@ -54,7 +57,9 @@ fn the_broken_rules_are_known() {
             *counts.entry((expect.path.clone(), lint)).or_default() += 1;
         }
     }
-    let lines: BTreeSet<String> =
-        counts.into_iter().map(|((path, lint), n)| format!("{path} {lint} {n}")).collect();
+    let lines: BTreeSet<String> = counts
+        .into_iter()
+        .map(|((path, lint), n)| format!("{path} {lint} {n}"))
+        .collect();
     Ratchet::read("expects.txt").holds(&lines);
 }

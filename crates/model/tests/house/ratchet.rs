@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::tree;
 
-pub struct Ratchet {
+pub(crate) struct Ratchet {
     name: &'static str,
     lines: BTreeMap<String, String>,
 }
 
 impl Ratchet {
-    pub fn read(name: &'static str) -> Self {
+    pub(crate) fn read(name: &'static str) -> Self {
         let text = tree::read(&format!("crates/model/tests/house/ratchet/{name}"));
         let mut lines = BTreeMap::new();
         for line in text.lines().map(str::trim) {
@@ -26,7 +26,7 @@ impl Ratchet {
     }
 
     /// Every line tells why.
-    pub fn with_reasons(self) -> Self {
+    pub(crate) fn with_reasons(self) -> Self {
         for (key, reason) in &self.lines {
             assert!(!reason.is_empty(), "{}: '{key}' has no reason", self.name);
         }
@@ -34,7 +34,7 @@ impl Ratchet {
     }
 
     /// The exceptions that exist are exactly the ones that are listed.
-    pub fn holds(&self, actual: &BTreeSet<String>) {
+    pub(crate) fn holds(&self, actual: &BTreeSet<String>) {
         if let Some(complaint) = self.complaint(actual) {
             panic!("{complaint}");
         }

@@ -4,18 +4,18 @@
 use std::path::{Path, PathBuf};
 
 /// One file: its path from the root with `/`, and its text.
-pub struct File {
-    pub path: String,
-    pub text: String,
+pub(crate) struct File {
+    pub(crate) path: String,
+    pub(crate) text: String,
 }
 
-pub fn root() -> PathBuf {
+pub(crate) fn root() -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     root.canonicalize().expect("the workspace root")
 }
 
 /// Every text file. What is not UTF-8 is not ours to read.
-pub fn files() -> Vec<File> {
+pub(crate) fn files() -> Vec<File> {
     let root = root();
     let mut found = Vec::new();
     let mut folders = vec![root.clone()];
@@ -41,24 +41,24 @@ pub fn files() -> Vec<File> {
 }
 
 /// The Rust files of our crates.
-pub fn rust_files() -> Vec<File> {
+pub(crate) fn rust_files() -> Vec<File> {
     let mut files = files();
     files.retain(|f| f.path.starts_with("crates/") && f.path.ends_with(".rs"));
     files
 }
 
-pub fn read(path: &str) -> String {
+pub(crate) fn read(path: &str) -> String {
     let full = root().join(path);
     std::fs::read_to_string(&full).unwrap_or_else(|e| panic!("{path}: {e}"))
 }
 
 impl File {
     /// Is this code that ships, as opposed to a test?
-    pub fn ships(&self) -> bool {
+    pub(crate) fn ships(&self) -> bool {
         self.path.split('/').nth(2) == Some("src")
     }
 
-    pub fn is_in_crate(&self, names: &[&str]) -> bool {
+    pub(crate) fn is_in_crate(&self, names: &[&str]) -> bool {
         let name = self.path.split('/').nth(1).unwrap_or("");
         names.contains(&name)
     }
