@@ -27,10 +27,10 @@ pub fn usable(
     source: Source,
     age_seconds: u64,
     heartbeat_failed: bool,
-    api: ApiDial,
+    api: Option<ApiDial>,
 ) -> Result<(), Skip> {
     let fresh = match source {
-        Source::AgentReport if api == ApiDial::EdgeRateLimited => {
+        Source::AgentReport if api == Some(ApiDial::EdgeRateLimited) => {
             age_seconds <= EDGE_LIMITED_SECONDS
         }
         Source::AgentReport => age_seconds <= REPORT_SECONDS && !heartbeat_failed,
@@ -51,7 +51,7 @@ mod tests {
 
     #[test]
     fn evidence_ages_by_its_source() {
-        let ok = ApiDial::Answered;
+        let ok = Some(ApiDial::Answered);
         let stale = Err(Skip::StaleEvidence);
         assert_eq!(usable(Source::AgentReport, 90, false, ok), Ok(()));
         assert_eq!(usable(Source::AgentReport, 91, false, ok), stale);
@@ -62,8 +62,8 @@ mod tests {
 
     #[test]
     fn silence_voids_the_report_unless_an_edge_caused_it() {
-        let edge = ApiDial::EdgeRateLimited;
-        assert!(usable(Source::AgentReport, 5, true, ApiDial::Answered).is_err());
+        let edge = Some(ApiDial::EdgeRateLimited);
+        assert!(usable(Source::AgentReport, 5, true, None).is_err());
         assert_eq!(usable(Source::AgentReport, 900, true, edge), Ok(()));
         assert!(usable(Source::AgentReport, 901, true, edge).is_err());
     }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub struct Limits {
     pub heartbeat_seconds: u32,
     pub heartbeat_stale_seconds: u32,
-    pub disk_used_percent: u8,
+    pub disk_used_percent: u32,
     pub disk_free_bytes: u64,
     pub node_stream_timeout_seconds: u32,
     pub pty_seconds: u32,

@@ -32,8 +32,11 @@ pub use observation::{
     ApiDial, Auth, Binding, Build, Delivery, Dial, Disk, Heartbeat, Mint, Observations, OpsAccess,
     Process, PublicRoute, Recovery, Roundtrip, Seen, Startup, Stream, TerminalDial, Upgrade,
 };
-pub use probe::{NodeProbe, NodeProbeError, ProbeErrorSchema, ProbeSchema};
+pub use probe::{NodeProbeError, NodeProbeErrorSchema, enter_probe};
 pub use report::{Cause, DiskFacts, HopRow, Ids, Look, Report, ReportSchema, Run, SideRow, Status};
 pub use result::{HopResult, Reason, Skip};
 pub use signal::{Effect, SIGNALS, Signal, Tenant};
 pub use status::{NodeAgent, Readiness};
+
+#[cfg(test)]
+mod tests;

@@ -89,9 +89,10 @@ pub enum Heartbeat {
 #[serde(deny_unknown_fields)]
 pub struct Disk {
     pub path: String,
-    pub used_percent: u8,
+    pub used_percent: u32,
     pub free_bytes: u64,
-    pub diagnostic_path: String,
+    /// Where the write was tried.
+    pub diagnostic_path: Option<String>,
     /// The write went through, to the disk.
     pub writable: bool,
     /// The agent takes no new tasks because of this disk.

@@ -82,7 +82,7 @@ pub struct Ids {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DiskFacts {
     pub path: Option<String>,
-    pub used_percent: Option<u8>,
+    pub used_percent: Option<u32>,
     pub free_bytes: Option<u64>,
     pub diagnostic_path: Option<String>,
     pub writable: Option<bool>,
@@ -203,7 +203,7 @@ impl From<Disk> for DiskFacts {
             path: Some(disk.path),
             used_percent: Some(disk.used_percent),
             free_bytes: Some(disk.free_bytes),
-            diagnostic_path: Some(disk.diagnostic_path),
+            diagnostic_path: disk.diagnostic_path,
             writable: Some(disk.writable),
         }
     }

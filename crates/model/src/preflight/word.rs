@@ -14,6 +14,10 @@ macro_rules! words {
             pub const fn as_str(self) -> &'static str {
                 match self { $($name::$variant => $word,)* }
             }
+
+            pub fn from_word(word: &str) -> Option<$name> {
+                Self::ALL.iter().copied().find(|known| known.as_str() == word)
+            }
         }
 
         impl std::fmt::Display for $name {
