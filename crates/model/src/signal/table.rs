@@ -438,6 +438,20 @@ codes! {
         "The database does not answer."
         "Check that PostgreSQL runs and that --database-url is right."
 
+    // The command line's own.
+    UsageInvalid "usage_invalid" 0 stop "caller"
+        "The command line asks for something that does not exist or is not complete."
+        "See --help of the command."
+    IdAmbiguous "id_ambiguous" 0 stop "caller"
+        "The short id or name fits more than one object."
+        "Give more of its last characters, or the full id."
+    ServerUnreachable "server_unreachable" 0 retry "caller"
+        "The command line cannot reach the API at its URL."
+        "Check the URL by `gpuaas config show`, the network and the CA file; start a local one by `make dev`."
+    WaitTimedOut "wait_timed_out" 0 retry "caller"
+        "The command stopped waiting; what it asked for goes on."
+        "Look again later with the command that was printed, or wait longer with --timeout."
+
     // Starting a process of ours.
     PostgresMissing "postgres_missing" 0 stop "operator"
         "PostgreSQL's programs are not installed on this machine."

@@ -1,0 +1,4 @@
+//! What the vocabulary looks like from outside: golden files that a person reads as a diff.
+
+mod explain;
+mod golden;
