@@ -1,0 +1,264 @@
+//! An HTTP/1.1 client for one base URL. Bodies are bounded, every request has a deadline, and an error says which
+//! hop failed in the words of preflight. An answer without `gpuaas-service` did not come from us and is an error.
+
+mod connect;
+mod error;
+mod stream;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
+use http::{HeaderMap, Method, StatusCode, Uri};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper_util::client::legacy::Client as Pool;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use model::node_api::{ErrorAnswer, ErrorBody, header};
+use model::time::Timestamp;
+use rustls::ClientConfig;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use connect::Connector;
+pub use error::{Error, ErrorKind};
+
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Shorter than a server's patience with idle connections, so that we rarely send into one that is closing.
+const POOL_IDLE: Duration = Duration::from_secs(5);
+const MAX_BODY: usize = 1024 * 1024;
+
+#[derive(Clone, Debug)]
+pub struct Client {
+    pool: Pool<Connector, Full<Bytes>>,
+    base: String,
+    headers: HeaderMap,
+    timeout: Duration,
+    max_body: usize,
+}
+
+/// A client in the making.
+#[derive(Clone, Debug)]
+pub struct Builder {
+    base: String,
+    connector: Connector,
+    headers: HeaderMap,
+    timeout: Duration,
+    max_body: usize,
+}
+
+impl Client {
+    /// `base` is `http(s)://host[:port][/prefix]`.
+    pub fn builder(base: &str) -> Result<Builder, Error> {
+        let base = base.trim_end_matches('/').to_owned();
+        let uri: Uri = base.parse().map_err(|_| Error::url(&base))?;
+        if !matches!(uri.scheme_str(), Some("http" | "https"))
+            || uri.host().is_none()
+            || uri.query().is_some()
+        {
+            return Err(Error::url(&base));
+        }
+        let connector = Connector {
+            tls: None,
+            resolve: None,
+            timeout: CONNECT_TIMEOUT,
+        };
+        Ok(Builder {
+            base,
+            connector,
+            headers: HeaderMap::new(),
+            timeout: Duration::from_secs(30),
+            max_body: MAX_BODY,
+        })
+    }
+
+    pub fn base(&self) -> &str {
+        &self.base
+    }
+
+    pub fn get(&self, path: &str) -> RequestBuilder<'_> {
+        self.request(Method::GET, path)
+    }
+
+    pub fn post(&self, path: &str) -> RequestBuilder<'_> {
+        self.request(Method::POST, path)
+    }
+
+    pub fn request(&self, method: Method, path: &str) -> RequestBuilder<'_> {
+        RequestBuilder {
+            client: self,
+            method,
+            path: path.to_owned(),
+            headers: self.headers.clone(),
+            body: Bytes::new(),
+            timeout: self.timeout,
+        }
+    }
+}
+
+impl Builder {
+    /// The address to dial instead of looking the name up: `ip` or `ip:port`. Name checks are unchanged.
+    pub fn resolve(mut self, address: Option<&str>) -> Result<Self, Error> {
+        self.connector.resolve = address
+            .map(|text| connect::Resolve::parse(text).ok_or_else(|| Error::url(text)))
+            .transpose()?;
+        Ok(self)
+    }
+
+    /// Needed for https.
+    pub fn tls(mut self, config: Arc<ClientConfig>) -> Self {
+        self.connector.tls = Some(config);
+        self
+    }
+
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
+        self.connector.timeout = timeout;
+        self
+    }
+
+    pub fn max_body(mut self, bytes: usize) -> Self {
+        self.max_body = bytes;
+        self
+    }
+
+    /// Sent with every request.
+    pub fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {
+        self.headers.insert(name, value);
+        self
+    }
+
+    pub fn build(self) -> Client {
+        let pool = Pool::builder(TokioExecutor::new())
+            .pool_idle_timeout(POOL_IDLE)
+            .pool_timer(TokioTimer::new())
+            .build(self.connector);
+        Client {
+            pool,
+            base: self.base,
+            headers: self.headers,
+            timeout: self.timeout,
+            max_body: self.max_body,
+        }
+    }
+}
+
+#[must_use = "a request goes out when it is sent"]
+#[derive(Debug)]
+pub struct RequestBuilder<'a> {
+    client: &'a Client,
+    method: Method,
+    path: String,
+    headers: HeaderMap,
+    body: Bytes,
+    timeout: Duration,
+}
+
+impl RequestBuilder<'_> {
+    pub fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {
+        self.headers.insert(name, value);
+        self
+    }
+
+    pub fn json<T: Serialize>(mut self, body: &T) -> Result<Self, Error> {
+        self.body = serde_json::to_vec(body)
+            .map_err(|error| Error::new(ErrorKind::BodyMalformed, error))?
+            .into();
+        self.headers
+            .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        Ok(self)
+    }
+
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// Any status is an answer, as long as it is ours.
+    pub async fn send(self) -> Result<Response, Error> {
+        let url = format!("{}{}", self.client.base, self.path);
+        let mut request = http::Request::new(Full::new(self.body));
+        *request.method_mut() = self.method;
+        *request.uri_mut() = url.parse().map_err(|_| Error::url(&url))?;
+        *request.headers_mut() = self.headers;
+        let (pool, max_body) = (&self.client.pool, self.client.max_body);
+        let exchange = async {
+            let (head, body) = pool
+                .request(request)
+                .await
+                .map_err(Error::from_pool)?
+                .into_parts();
+            let body = Limited::new(body, max_body)
+                .collect()
+                .await
+                .map_err(Error::from_body)?
+                .to_bytes();
+            Response {
+                status: head.status,
+                headers: head.headers,
+                body,
+            }
+            .ours()
+        };
+        tokio::time::timeout(self.timeout, exchange)
+            .await
+            .map_err(|late| Error::new(ErrorKind::Timeout, late))?
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct Response {
+    pub status: StatusCode,
+    pub headers: HeaderMap,
+    pub body: Bytes,
+}
+
+impl Response {
+    fn ours(self) -> Result<Self, Error> {
+        if self.headers.contains_key(header::SERVICE) {
+            return Ok(self);
+        }
+        Err(Error::stranger(
+            self.status,
+            self.text("retry-after")
+                .and_then(|seconds| seconds.parse().ok()),
+        ))
+    }
+
+    fn text(&self, name: &str) -> Option<&str> {
+        self.headers.get(name)?.to_str().ok()
+    }
+
+    pub fn json<T: DeserializeOwned>(&self) -> Result<T, Error> {
+        serde_json::from_slice(&self.body)
+            .map_err(|error| Error::new(ErrorKind::BodyMalformed, error))
+    }
+
+    /// The error that the server names, if this is one.
+    pub fn error(&self) -> Option<ErrorBody> {
+        if self.status.is_success() {
+            return None;
+        }
+        serde_json::from_slice::<ErrorAnswer>(&self.body)
+            .ok()
+            .map(|answer| answer.error)
+    }
+
+    /// The role that answered.
+    pub fn service(&self) -> Option<&str> {
+        self.text(header::SERVICE)
+    }
+
+    /// The server's clock.
+    pub fn server_time(&self) -> Option<Timestamp> {
+        self.text(header::TIME)?.parse().ok()
+    }
+
+    pub fn manifest_version(&self) -> Option<u64> {
+        self.text(header::MANIFEST)?.parse().ok()
+    }
+}

@@ -1,0 +1,235 @@
+//! An HTTP/1.1 listener over TLS or plain TCP that tells every request who is calling. Whoever dawdles in the
+//! handshake or in a header is dropped; no connection outlives its age limit or its client certificate; on stop
+//! the listener closes, requests under way get their answers, and after the drain time the rest is cut.
+
+use std::error::Error;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{Request, Response};
+use hyper::body::{Body, Incoming};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use model::time::Timestamp;
+use rustls::ServerConfig;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio_rustls::TlsAcceptor;
+use tokio_util::task::TaskTracker;
+use tower::Service;
+
+use crate::stop::Stop;
+use crate::tls::PeerCertificate;
+
+/// In every request's extensions: who is at the other end.
+#[derive(Clone, Debug)]
+pub struct Peer {
+    pub addr: SocketAddr,
+    /// Verified against the listener's client CA; none where the listener asks for none.
+    pub certificate: Option<Arc<PeerCertificate>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    pub handshake_timeout: Duration,
+    /// From the end of one request to the end of the next one's header.
+    pub header_timeout: Duration,
+    pub max_connection_age: Duration,
+    /// More than this many wait in the kernel's backlog.
+    pub max_connections: usize,
+    /// What a request under way may still take once its connection has to end.
+    pub drain: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            handshake_timeout: Duration::from_secs(10),
+            header_timeout: Duration::from_secs(10),
+            max_connection_age: Duration::from_secs(3600),
+            max_connections: 20_000,
+            drain: Duration::from_secs(30),
+        }
+    }
+}
+
+/// Serves until stopped and drained.
+pub async fn serve<S, B>(
+    listener: TcpListener,
+    tls: Option<Arc<ServerConfig>>,
+    service: S,
+    limits: Limits,
+    stop: Stop,
+) where
+    S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + 'static,
+    S::Future: Send,
+    S::Error: Into<Box<dyn Error + Send + Sync>>,
+    B: Body + Send + 'static,
+    B::Data: Send,
+    B::Error: Into<Box<dyn Error + Send + Sync>>,
+{
+    let places = Arc::new(Semaphore::new(limits.max_connections));
+    let connections = TaskTracker::new();
+    while let Some((stream, addr, place)) = stop.or(accept(&listener, &places)).await {
+        let (tls, service, stop) = (tls.clone(), service.clone(), stop.clone());
+        connections.spawn(async move {
+            let _place = place;
+            if let Err(reason) = connection(stream, addr, tls, service, limits, stop).await {
+                tracing::debug!(%addr, %reason, "connection ended");
+            }
+        });
+    }
+    drop(listener);
+    connections.close();
+    connections.wait().await;
+}
+
+/// The next connection, once there is a place for it. Errors here are about one connection or about file
+/// descriptors; neither is a reason to stop listening.
+async fn accept(
+    listener: &TcpListener,
+    places: &Arc<Semaphore>,
+) -> (TcpStream, SocketAddr, OwnedSemaphorePermit) {
+    if places.available_permits() == 0 {
+        tracing::warn!("every connection is taken; new ones wait");
+    }
+    let place = places
+        .clone()
+        .acquire_owned()
+        .await
+        .expect("the semaphore is never closed");
+    loop {
+        match listener.accept().await {
+            Ok((stream, addr)) => return (stream, addr, place),
+            Err(error) => {
+                tracing::warn!(%error, "accept failed");
+                sleep(Duration::from_millis(100)).await;
+            }
+        }
+    }
+}
+
+type Ended = Box<dyn Error + Send + Sync>;
+
+async fn connection<S, B>(
+    stream: TcpStream,
+    addr: SocketAddr,
+    tls: Option<Arc<ServerConfig>>,
+    service: S,
+    limits: Limits,
+    stop: Stop,
+) -> Result<(), Ended>
+where
+    S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + 'static,
+    S::Future: Send,
+    S::Error: Into<Ended>,
+    B: Body + Send + 'static,
+    B::Data: Send,
+    B::Error: Into<Ended>,
+{
+    stream.set_nodelay(true)?;
+    let born = Instant::now();
+    let Some(config) = tls else {
+        let peer = Peer {
+            addr,
+            certificate: None,
+        };
+        return requests(
+            stream,
+            peer,
+            service,
+            limits,
+            born + limits.max_connection_age,
+            stop,
+        )
+        .await;
+    };
+    let accepting = timeout(
+        limits.handshake_timeout,
+        TlsAcceptor::from(config.clone()).accept(stream),
+    );
+    let stream = match stop.or(accepting).await {
+        None => return Ok(()),
+        Some(accepted) => accepted??,
+    };
+    let certificate = match stream
+        .get_ref()
+        .1
+        .peer_certificates()
+        .and_then(<[_]>::first)
+    {
+        None => None,
+        Some(der) => Some(Arc::new(PeerCertificate::parse(der)?)),
+    };
+    let age = certificate
+        .as_deref()
+        .map_or(limits.max_connection_age, |certificate| {
+            limits
+                .max_connection_age
+                .min(left(&config, certificate.not_after))
+        });
+    requests(
+        stream,
+        Peer { addr, certificate },
+        service,
+        limits,
+        born + age,
+        stop,
+    )
+    .await
+}
+
+/// By the clock that judged the certificate in the handshake.
+fn left(config: &ServerConfig, not_after: Timestamp) -> Duration {
+    let now_ms = config.time_provider.current_time().map_or(i64::MAX, |now| {
+        i64::try_from(now.as_secs().saturating_mul(1000)).unwrap_or(i64::MAX)
+    });
+    Duration::from_millis(u64::try_from(not_after.millis().saturating_sub(now_ms)).unwrap_or(0))
+}
+
+async fn requests<I, S, B>(
+    io: I,
+    peer: Peer,
+    service: S,
+    limits: Limits,
+    end: Instant,
+    stop: Stop,
+) -> Result<(), Ended>
+where
+    I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + 'static,
+    S::Future: Send,
+    S::Error: Into<Ended>,
+    B: Body + Send + 'static,
+    B::Data: Send,
+    B::Error: Into<Ended>,
+{
+    let service = TowerToHyperService::new(service);
+    let mut connection = std::pin::pin!(
+        http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(limits.header_timeout)
+            .serve_connection(
+                TokioIo::new(io),
+                service_fn(move |mut request: Request<Incoming>| {
+                    request.extensions_mut().insert(peer.clone());
+                    hyper::service::Service::call(&service, request)
+                }),
+            )
+    );
+    tokio::select! {
+        done = connection.as_mut() => return done.map_err(Into::into),
+        () = stop.stopped() => {}
+        () = sleep_until(end) => {}
+    }
+    connection.as_mut().graceful_shutdown();
+    timeout(limits.drain, connection)
+        .await
+        .map_err(|_| "cut after the drain time")?
+        .map_err(Into::into)
+}
