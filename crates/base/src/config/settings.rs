@@ -1,0 +1,72 @@
+//! The table of settings: one line each, and everything else (file key, flag, variable, help, default) follows from it.
+
+/// What a value has to look like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Text,
+    /// Never shown.
+    Secret,
+    Path,
+    Address,
+    Switch,
+    /// At least one.
+    Count,
+    /// Separated by commas on the command line and in the environment.
+    List,
+    Choice(&'static [&'static str]),
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Setting {
+    /// The key in the file; `--key-with-dashes` and `GPUAAS_KEY` follow from it.
+    pub name: &'static str,
+    pub kind: Kind,
+    /// Empty: unset, or derived as the help says.
+    pub default: &'static str,
+    pub help: &'static str,
+}
+
+impl Setting {
+    pub fn flag(&self) -> String {
+        self.name.replace('_', "-")
+    }
+
+    pub fn variable(&self) -> String {
+        format!("GPUAAS_{}", self.name.to_ascii_uppercase())
+    }
+}
+
+macro_rules! settings {
+    ($($name:ident $kind:expr, $default:literal, $help:literal;)*) => {
+        pub const SETTINGS: &[Setting] = &[$(
+            Setting { name: stringify!($name), kind: $kind, default: $default, help: $help },
+        )*];
+    };
+}
+
+settings! {
+    database_url         Kind::Secret,  "", "PostgreSQL to use, logging in as gpuaas_app; prefer the file or the variable, a command line is seen by everybody";
+    database_owner_url   Kind::Secret,  "", "The same database as gpuaas_owner; when set, this process brings the schema up to date at start";
+    managed_postgres     Kind::Switch,  "false", "Start a private PostgreSQL under the state directory instead";
+    postgres_bin_dir     Kind::Path,    "", "Where postgres, initdb and pg_ctl lie [default: found on PATH, then in /usr/lib/postgresql]";
+    state_dir            Kind::Path,    "/var/lib/gpuaas", "Where this process keeps what must survive a restart";
+    keys_dir             Kind::Path,    "", "Where private keys lie [default: <state_dir>/keys]";
+    listen_public        Kind::Address, "127.0.0.1:8080", "Public API and console";
+    listen_node          Kind::Address, "0.0.0.0:9443", "Nodes and workers, mutual TLS";
+    listen_enrol         Kind::Address, "0.0.0.0:9444", "Enrolment and renewal, server TLS only";
+    listen_metrics       Kind::Address, "127.0.0.1:9090", "/metrics, /healthz and /readyz";
+    node_names           Kind::List,    "localhost,127.0.0.1", "Names and addresses by which nodes reach this server: the names in its certificate";
+    node_url             Kind::Text,    "", "Node-facing URL told at enrolment [default: https://<first of node_names>:<port of listen_node>]";
+    enrol_url            Kind::Text,    "", "Enrolment URL put into tokens [default: https://<first of node_names>:<port of listen_enrol>]";
+    heartbeat_stale_s    Kind::Count,   "50", "A node silent for this long is stale";
+    task_lease_s         Kind::Count,   "60", "How long a dispatched task belongs to its node without a heartbeat";
+    wait_hold_s          Kind::Count,   "20", "How long a node's request for tasks is held";
+    probe_every_s        Kind::Count,   "300", "How often every node is asked for a health probe";
+    self_probe_every_s   Kind::Count,   "60", "How often a node reports its own probe";
+    working_cert_life_s  Kind::Count,   "86400", "Life of a node's working certificate";
+    device_cert_days     Kind::Count,   "365", "Life of a node's device credential";
+    identity_sweep_ms    Kind::Count,   "2000", "How often the identity table is read anew";
+    identity_max_age_ms  Kind::Count,   "10000", "A table older than this lets nobody in";
+    log_format           Kind::Choice(&["auto", "json", "text"]), "auto", "Log lines: text on a terminal, JSON elsewhere";
+    log_filter           Kind::Text,    "info", "What to log, as in `info,fleet=debug`";
+}

@@ -1,0 +1,18 @@
+//! The list of migrations, in order. To add one: write `migrations/NNNN_name.sql`, idempotent, granting what
+//! `gpuaas_app` needs, and add its line here. What was applied somewhere is never edited again: the runner compares
+//! digests and refuses.
+
+use super::migrate::Migration;
+
+macro_rules! migrations {
+    ($($version:literal = $name:literal),* $(,)?) => {
+        pub const MIGRATIONS: &[Migration] = &[$(
+            Migration { version: $version, name: $name, sql: include_str!(concat!("../../migrations/", $name, ".sql")) },
+        )*];
+    };
+}
+
+migrations! {
+    1 = "0001_base",
+    2 = "0002_fleet",
+}

@@ -1,0 +1,131 @@
+//! The database: two pools to one PostgreSQL. Readers get sessions that the server itself keeps read-only; writers
+//! are reached through `change` (tx.rs), which cannot forget event and audit row, or through `bookkeeping`. Processes
+//! log in as `gpuaas_app`, which owns nothing; migrations run as `gpuaas_owner`.
+
+use std::str::FromStr;
+use std::time::Duration;
+
+use sqlx::PgPool;
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+
+use crate::clock::Clock;
+use crate::wake::Wake;
+
+pub mod managed;
+pub mod migrate;
+pub mod migrations;
+pub mod roles;
+pub mod schema;
+
+pub const OWNER: &str = "gpuaas_owner";
+pub const APP: &str = "gpuaas_app";
+/// Put on by the audit sealer for one transaction at a time.
+pub const SEALER: &str = "gpuaas_sealer";
+
+/// How long a request waits for a connection before it is told that the database is busy.
+const ACQUIRE: Duration = Duration::from_secs(5);
+
+#[derive(Clone, Debug)]
+pub struct Db {
+    options: PgConnectOptions,
+    writer: PgPool,
+    reader: PgPool,
+    clock: Clock,
+    wake: Wake,
+}
+
+impl Db {
+    /// Connects as the role that `url` names and makes sure that the server answers. `postgres://gpuaas_app@/gpuaas?host=/dir` is a
+    /// Unix socket.
+    pub async fn connect(url: &str, clock: Clock) -> sqlx::Result<Self> {
+        let db = Self::lazy(PgConnectOptions::from_str(url)?, clock, 10);
+        sqlx::query("select 1").execute(&db.writer).await?;
+        Ok(db)
+    }
+
+    /// Pools of at most `most` connections each, opened when first used.
+    pub fn lazy(options: PgConnectOptions, clock: Clock, most: u32) -> Self {
+        let options = options.application_name("gpuaasd");
+        let pool = || {
+            PgPoolOptions::new()
+                .max_connections(most)
+                .acquire_timeout(ACQUIRE)
+        };
+        let read_only = options
+            .clone()
+            .options([("default_transaction_read_only", "on")]);
+        Self {
+            writer: pool().connect_lazy_with(options.clone()),
+            reader: pool().connect_lazy_with(read_only),
+            options,
+            clock,
+            wake: Wake::new(),
+        }
+    }
+
+    /// For queries. A write through here fails in the server.
+    pub fn read(&self) -> &PgPool {
+        &self.reader
+    }
+
+    /// For rows that record no decision of anybody: last-seen times, leases, sequence stamps, claims. Nobody audits
+    /// a heartbeat. A decision goes through `change`.
+    pub fn bookkeeping(&self) -> &PgPool {
+        &self.writer
+    }
+
+    pub(crate) fn writer(&self) -> &PgPool {
+        &self.writer
+    }
+
+    pub fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    pub fn wake(&self) -> &Wake {
+        &self.wake
+    }
+
+    /// For connections that live outside the pools.
+    pub fn connect_options(&self) -> &PgConnectOptions {
+        &self.options
+    }
+
+    /// Is the database there? Bounded by the pool's own patience.
+    pub async fn ping(&self) -> sqlx::Result<()> {
+        sqlx::query("select 1").execute(&self.reader).await?;
+        Ok(())
+    }
+
+    pub async fn close(&self) {
+        self.reader.close().await;
+        self.writer.close().await;
+    }
+}
+
+/// Advisory locks, all in one list so that no two purposes share a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lock {
+    Migrate,
+    AuditSealer,
+    OutboxRelay,
+    Bootstrap,
+    TestTemplate,
+    /// Locks of other crates count from here; each documents its own.
+    Other(u16),
+}
+
+impl Lock {
+    pub const fn key(self) -> i64 {
+        const SPACE: i64 = 0x6770_7561_6173_0000; // "gpuaas"
+        SPACE
+            + match self {
+                Lock::Migrate => 1,
+                Lock::AuditSealer => 2,
+                Lock::OutboxRelay => 3,
+                Lock::Bootstrap => 4,
+                Lock::TestTemplate => 5,
+                Lock::Other(n) => 0x100 + (n as i64 % 0xff00),
+            }
+    }
+}

@@ -1,0 +1,160 @@
+//! What comes in: a JSON body, path parameters, a query string. Each is bounded before it is parsed, and each refusal
+//! names the field. Types that derive `Deserialize` with `deny_unknown_fields` refuse what they do not know.
+
+use axum::extract::rejection::{PathRejection, QueryRejection};
+use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
+use bytes::Bytes;
+use http::header;
+use http::request::Parts;
+use model::json::{MAX_DEPTH, nesting_within};
+use model::signal::Code;
+use serde::de::DeserializeOwned;
+
+use super::error::ApiError;
+use super::locate;
+
+/// The most a body may weigh unless its route says otherwise.
+pub(super) const BODY_LIMIT: usize = 256 * 1024;
+
+/// Set by the route table for a route with a limit of its own.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct BodyLimit(pub(super) usize);
+
+/// A JSON request body.
+#[derive(Clone, Copy, Debug)]
+pub struct Body<T>(pub T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, _: &S) -> Result<Self, ApiError> {
+        if !is_json(&request) {
+            return Err(ApiError::new(Code::BodyMalformed)
+                .message("the body must be sent as application/json"));
+        }
+        let limit = request
+            .extensions()
+            .get::<BodyLimit>()
+            .map_or(BODY_LIMIT, |limit| limit.0);
+        parse(&read(request, limit).await?).map(Body)
+    }
+}
+
+fn is_json(request: &Request) -> bool {
+    let value = request
+        .headers()
+        .get(header::CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok());
+    let essence = value
+        .and_then(|value| value.split(';').next())
+        .unwrap_or_default()
+        .trim();
+    essence.eq_ignore_ascii_case("application/json")
+}
+
+async fn read(request: Request, limit: usize) -> Result<Bytes, ApiError> {
+    axum::body::to_bytes(request.into_body(), limit)
+        .await
+        .map_err(|error| {
+            let too_large = std::error::Error::source(&error)
+                .is_some_and(|source| source.is::<http_body_util::LengthLimitError>());
+            if too_large {
+                ApiError::new(Code::BodyTooLarge).detail("limit_bytes", limit)
+            } else {
+                ApiError::new(Code::BodyMalformed).message("the body ended early")
+            }
+        })
+}
+
+/// Parses bytes as the typed body; public routes and tests of bodies share it.
+pub(super) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiError> {
+    if !nesting_within(bytes, MAX_DEPTH) {
+        return Err(ApiError::new(Code::BodyMalformed)
+            .message(format!("the body nests deeper than {MAX_DEPTH} levels")));
+    }
+    serde_json::from_slice(bytes).map_err(|error| match error.classify() {
+        serde_json::error::Category::Data => {
+            let field = locate::path_at(bytes, error.line(), error.column());
+            ApiError::field(&field, reason(&error))
+        }
+        _ => ApiError::new(Code::BodyMalformed)
+            .message(format!("the body is not valid JSON: {error}")),
+    })
+}
+
+/// The parser's sentence without its position, which the field's name replaces.
+fn reason(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    match text.rfind(" at line ") {
+        Some(at) => text[..at].to_owned(),
+        None => text,
+    }
+}
+
+/// Parameters in the path. An id of the wrong kind is refused by name, before any lookup.
+#[derive(Clone, Copy, Debug)]
+pub struct Params<T>(pub T);
+
+impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Params<T> {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        match Path::<T>::from_request_parts(parts, state).await {
+            Ok(Path(value)) => Ok(Params(value)),
+            Err(PathRejection::FailedToDeserializePathParams(why)) => {
+                Err(ApiError::new(Code::IdKindMismatch).message(why.body_text()))
+            }
+            Err(other) => Err(ApiError::internal(other)),
+        }
+    }
+}
+
+/// The query string.
+#[derive(Clone, Copy, Debug)]
+pub struct Search<T>(pub T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Search<T> {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        match Query::<T>::from_request_parts(parts, state).await {
+            Ok(Query(value)) => Ok(Search(value)),
+            Err(QueryRejection::FailedToDeserializeQueryString(why)) => {
+                Err(ApiError::field("query", why.body_text()))
+            }
+            Err(other) => Err(ApiError::internal(other)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, serde::Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Wish {
+        #[expect(dead_code, reason = "only parsed")]
+        name: String,
+        #[expect(dead_code, reason = "only parsed")]
+        slots: Option<Vec<u32>>,
+    }
+
+    fn refuse(body: &str) -> (Code, String) {
+        let error = parse::<Wish>(body.as_bytes()).expect_err(body);
+        (error.code, error.message)
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        assert_eq!(refuse("{").0, Code::BodyMalformed);
+        assert_eq!(refuse(&"[".repeat(65)).0, Code::BodyMalformed);
+        let (code, message) = refuse(r#"{"name":"a","nmae":1}"#);
+        assert_eq!(code, Code::FieldInvalid);
+        assert!(message.starts_with("`nmae`: unknown field"), "{message}");
+        let (_, message) = refuse(r#"{"name":"a","slots":[1,"x"]}"#);
+        assert!(message.starts_with("`slots[1]`: invalid type"), "{message}");
+        let (_, message) = refuse(r#"{"slots":[]}"#);
+        assert!(message.contains("missing field `name`"), "{message}");
+    }
+}

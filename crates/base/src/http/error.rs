@@ -1,0 +1,189 @@
+//! The one error a handler can return: a stable code, a sentence, a hint. It becomes the envelope that every client
+//! of ours knows. What caused an internal error is logged here, once, and never told to the caller.
+
+use axum::Json;
+use axum::response::{IntoResponse, Response};
+use http::{HeaderValue, StatusCode, header};
+use model::signal::Code;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use uuid::Uuid;
+
+use super::shell::correlation_id;
+
+#[derive(Debug)]
+pub struct ApiError {
+    pub code: Code,
+    pub message: String,
+    pub hint: Option<String>,
+    pub details: Map<String, Value>,
+    pub retry_after_s: Option<u32>,
+    cause: Option<anyhow::Error>,
+}
+
+/// What a client sees of an error.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct ErrorEnvelope {
+    pub error: ErrorBody,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct ErrorBody {
+    pub code: Code,
+    pub message: String,
+    pub hint: Option<String>,
+    pub correlation_id: Uuid,
+    pub details: Map<String, Value>,
+    pub retry_after_s: Option<u32>,
+}
+
+impl ApiError {
+    /// The code's own sentence and remedy; say more with `message` and `hint`.
+    pub fn new(code: Code) -> Self {
+        Self {
+            code,
+            message: code.meaning().to_owned(),
+            hint: Some(code.recovery().to_owned()),
+            details: Map::new(),
+            retry_after_s: None,
+            cause: None,
+        }
+    }
+
+    pub fn message(mut self, message: impl Into<String>) -> Self {
+        self.message = message.into();
+        self
+    }
+
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    pub fn detail(mut self, key: &str, value: impl Into<Value>) -> Self {
+        self.details.insert(key.to_owned(), value.into());
+        self
+    }
+
+    pub fn retry_after_s(mut self, seconds: u32) -> Self {
+        self.retry_after_s = Some(seconds);
+        self
+    }
+
+    /// A field that is well-formed JSON and still not acceptable.
+    pub fn field(field: &str, why: impl Into<String>) -> Self {
+        Self::new(Code::FieldInvalid)
+            .message(format!("`{field}`: {}", why.into()))
+            .detail("field", field)
+    }
+
+    /// A bug or a broken dependency; the cause goes to the log only.
+    pub fn internal(cause: impl Into<anyhow::Error>) -> Self {
+        Self {
+            cause: Some(cause.into()),
+            ..Self::new(Code::Internal)
+        }
+    }
+
+    pub fn status(&self) -> StatusCode {
+        // A code that never answers a request has no status of its own; if one gets here it is our mistake.
+        match self.code.status() {
+            0 => StatusCode::INTERNAL_SERVER_ERROR,
+            status => StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR),
+        }
+    }
+
+    pub fn envelope(self, correlation_id: Uuid) -> ErrorEnvelope {
+        ErrorEnvelope {
+            error: ErrorBody {
+                code: self.code,
+                message: self.message,
+                hint: self.hint,
+                correlation_id,
+                details: self.details,
+                retry_after_s: self.retry_after_s,
+            },
+        }
+    }
+}
+
+impl From<Code> for ApiError {
+    fn from(code: Code) -> Self {
+        Self::new(code)
+    }
+}
+
+impl From<sqlx::Error> for ApiError {
+    fn from(error: sqlx::Error) -> Self {
+        let away = match &error {
+            sqlx::Error::Io(_)
+            | sqlx::Error::PoolTimedOut
+            | sqlx::Error::PoolClosed
+            | sqlx::Error::WorkerCrashed => true,
+            // Class 08: connection; 53: no room; 57P: being shut down.
+            sqlx::Error::Database(database) => database.code().is_some_and(|state| {
+                state.starts_with("08") || state.starts_with("53") || state.starts_with("57P")
+            }),
+            _ => false,
+        };
+        let code = if away {
+            Code::DatabaseUnavailable
+        } else {
+            Code::Internal
+        };
+        let mut this = Self {
+            cause: Some(error.into()),
+            ..Self::new(code)
+        };
+        this.retry_after_s = away.then_some(2);
+        this
+    }
+}
+
+impl From<anyhow::Error> for ApiError {
+    fn from(error: anyhow::Error) -> Self {
+        Self::internal(error)
+    }
+}
+
+impl std::fmt::Display for ApiError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {}", self.code, self.message)
+    }
+}
+
+impl std::error::Error for ApiError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.cause
+            .as_ref()
+            .map(|cause| cause.as_ref() as &(dyn std::error::Error + 'static))
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(mut self) -> Response {
+        let status = self.status();
+        if let Some(cause) = self.cause.take() {
+            tracing::error!(code = %self.code, error = %format!("{cause:#}"), "request failed");
+        }
+        let retry = self
+            .retry_after_s
+            .or((status == StatusCode::SERVICE_UNAVAILABLE).then_some(1));
+        self.retry_after_s = retry;
+        let code = self.code;
+        let mut response = (status, Json(self.envelope(correlation_id()))).into_response();
+        if let Some(seconds) = retry {
+            response
+                .headers_mut()
+                .insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        if status == StatusCode::UNAUTHORIZED {
+            response
+                .headers_mut()
+                .insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        response.extensions_mut().insert(code);
+        response
+    }
+}

@@ -1,0 +1,149 @@
+//! The gate before every handler, built from the route table: who is asking, may they, and how long may it take. A
+//! refusal of authority leaves an audit row; a request without any credential leaves none, or strangers could fill
+//! the table.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use axum::extract::{ConnectInfo, FromRequestParts, Request, State};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use http::request::Parts;
+use model::signal::Code;
+
+use super::body::BodyLimit;
+use super::error::ApiError;
+use super::route::{Access, RouteInfo};
+use super::shell::correlation_id;
+use crate::app::App;
+use crate::auth::{self, Principal, Role};
+use crate::tx::{Actor, ActorKind, Target};
+
+/// Who is at the other end of a mutually authenticated connection. The listener puts it into the request after it has
+/// checked the certificate against the identity table; without it no route for roles opens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Peer {
+    pub role: Role,
+    /// The node's id, or the name of the process.
+    pub id: String,
+}
+
+#[derive(Clone)]
+pub(super) struct Gate {
+    pub(super) app: App,
+    pub(super) route: Arc<RouteInfo>,
+}
+
+pub(super) async fn gate(State(gate): State<Gate>, mut request: Request, next: Next) -> Response {
+    let began = std::time::Instant::now();
+    let route = gate.route.clone();
+    let answer = async {
+        if let Err(refusal) = admit(&gate, &mut request).await {
+            return refusal.into_response();
+        }
+        if let Some(limit) = route.body_limit {
+            request.extensions_mut().insert(BodyLimit(limit));
+        }
+        next.run(request).await
+    };
+    let response = match tokio::time::timeout(route.deadline, answer).await {
+        Ok(response) => response,
+        Err(_) => ApiError::new(Code::DeadlineExceeded).into_response(),
+    };
+    crate::metrics::request(&route, response.status(), began.elapsed());
+    response
+}
+
+async fn admit(gate: &Gate, request: &mut Request) -> Result<(), ApiError> {
+    match gate.route.access {
+        Access::Public => Ok(()),
+        Access::Scopes(scopes) => {
+            let address = address(request.extensions());
+            let principal = auth::authenticate(&gate.app, request.headers(), address).await?;
+            if !scopes.iter().any(|scope| principal.may(*scope)) {
+                refuse(gate, &principal.actor(), Code::Forbidden).await?;
+                return Err(ApiError::new(Code::Forbidden));
+            }
+            request.extensions_mut().insert(principal);
+            Ok(())
+        }
+        Access::Roles(roles) => {
+            let peer = request
+                .extensions()
+                .get::<Peer>()
+                .cloned()
+                .ok_or(Code::Unauthenticated)?;
+            if !roles.contains(&peer.role) {
+                let actor = peer.actor(address(request.extensions()));
+                refuse(gate, &actor, Code::RoleForbidden).await?;
+                return Err(ApiError::new(Code::RoleForbidden));
+            }
+            Ok(())
+        }
+    }
+}
+
+async fn refuse(gate: &Gate, actor: &Actor, code: Code) -> sqlx::Result<()> {
+    let target = Target::new(
+        "route",
+        format!("{} {}", gate.route.method, gate.route.path),
+    );
+    gate.app.db.refusal(actor, "route.call", target, code).await
+}
+
+impl Peer {
+    pub fn actor(&self, address: Option<IpAddr>) -> Actor {
+        let kind = match self.role {
+            Role::Node => ActorKind::Node,
+            _ => ActorKind::Role,
+        };
+        Actor::new(kind, &self.id, correlation_id()).at(address)
+    }
+}
+
+/// The address of the other end, if the listener told it.
+fn address(extensions: &http::Extensions) -> Option<IpAddr> {
+    extensions
+        .get::<ConnectInfo<SocketAddr>>()
+        .map(|info| info.0.ip())
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Principal {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
+        // The gate has put it there, or this route is not for people.
+        parts
+            .extensions
+            .get::<Principal>()
+            .cloned()
+            .ok_or_else(|| ApiError::new(Code::Unauthenticated))
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Peer {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
+        parts
+            .extensions
+            .get::<Peer>()
+            .cloned()
+            .ok_or_else(|| ApiError::new(Code::Unauthenticated))
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Actor {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
+        if let Some(principal) = parts.extensions.get::<Principal>() {
+            return Ok(principal.actor());
+        }
+        let peer = parts
+            .extensions
+            .get::<Peer>()
+            .ok_or(Code::Unauthenticated)?;
+        Ok(peer.actor(address(&parts.extensions)))
+    }
+}

@@ -1,0 +1,24 @@
+//! The shape of everything we answer over HTTP: one error envelope, bounded typed bodies, signed cursors, a
+//! correlation id on every answer, and a route table in which access is not optional.
+
+mod body;
+mod error;
+mod gate;
+mod health;
+mod locate;
+mod openapi;
+mod page;
+pub mod route;
+mod shell;
+
+pub use body::{Body, Params, Search};
+pub use error::{ApiError, ErrorBody, ErrorEnvelope};
+pub use gate::Peer;
+pub use health::{Readiness, health_router};
+pub use openapi::{Info, openapi};
+pub use page::{CursorKey, List, Page, PageQuery, page};
+pub use route::{Access, Route, RouteInfo, Routes};
+pub use shell::{CORRELATION_HEADER, Correlation, SERVICE_HEADER, Shell, correlation_id, finish};
+
+/// What a handler returns.
+pub type Answer<T> = Result<T, ApiError>;

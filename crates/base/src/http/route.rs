@@ -1,0 +1,197 @@
+//! The route table. A route cannot be written down without saying who may call it, and the same table gives the
+//! router, the gate before each handler, the OpenAPI document and the tests that try every caller on every route.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::handler::Handler;
+use axum::middleware::from_fn_with_state;
+use axum::routing::{MethodFilter, MethodRouter, on};
+use http::{Method, StatusCode};
+use model::signal::Code;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+
+use super::gate::{Gate, gate};
+use crate::app::App;
+use crate::auth::{Role, Scope};
+
+/// Long enough for any honest query, short enough for a person to wait.
+const DEADLINE: Duration = Duration::from_secs(30);
+
+/// Who may call a route. There is no default.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Anybody. Nothing behind it may change or tell anything of value.
+    Public,
+    /// People with a token that has any of these.
+    Scopes(&'static [Scope]),
+    /// Processes and nodes, by the role in their certificate.
+    Roles(&'static [Role]),
+}
+
+pub(super) type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
+
+/// Everything about a route but its handler.
+#[derive(Clone, Debug)]
+pub struct RouteInfo {
+    pub method: Method,
+    pub path: &'static str,
+    pub access: Access,
+    pub summary: &'static str,
+    pub deadline: Duration,
+    pub body_limit: Option<usize>,
+    /// Codes worth documenting beside those that any route can answer.
+    pub fails: &'static [Code],
+    pub(super) answers: Vec<(StatusCode, Option<SchemaOf>)>,
+    pub(super) takes: Option<SchemaOf>,
+    pub(super) searches: Option<SchemaOf>,
+}
+
+#[derive(Debug)]
+pub struct Route<S = ()> {
+    info: RouteInfo,
+    handler: MethodRouter<S>,
+}
+
+macro_rules! methods {
+    ($($name:ident = $method:ident),*) => {$(
+        pub fn $name<H, T>(path: &'static str, access: Access, handler: H) -> Self
+        where
+            H: Handler<T, S>,
+            T: 'static,
+        {
+            Self::new(Method::$method, MethodFilter::$method, path, access, handler)
+        }
+    )*};
+}
+
+impl<S: Clone + Send + Sync + 'static> Route<S> {
+    methods!(
+        get = GET,
+        post = POST,
+        put = PUT,
+        patch = PATCH,
+        delete = DELETE
+    );
+
+    fn new<H, T>(
+        method: Method,
+        filter: MethodFilter,
+        path: &'static str,
+        access: Access,
+        handler: H,
+    ) -> Self
+    where
+        H: Handler<T, S>,
+        T: 'static,
+    {
+        let info = RouteInfo {
+            method,
+            path,
+            access,
+            summary: "",
+            deadline: DEADLINE,
+            body_limit: None,
+            fails: &[],
+            answers: Vec::new(),
+            takes: None,
+            searches: None,
+        };
+        Self {
+            info,
+            handler: on(filter, handler),
+        }
+    }
+
+    pub fn summary(mut self, summary: &'static str) -> Self {
+        self.info.summary = summary;
+        self
+    }
+
+    /// 200 with this body.
+    pub fn answers<T: JsonSchema>(self) -> Self {
+        self.answers_with::<T>(StatusCode::OK)
+    }
+
+    /// Another success with this body.
+    pub fn answers_with<T: JsonSchema>(mut self, status: StatusCode) -> Self {
+        self.info
+            .answers
+            .push((status, Some(|generator| generator.subschema_for::<T>())));
+        self
+    }
+
+    /// 204, no body.
+    pub fn answers_nothing(mut self) -> Self {
+        self.info.answers.push((StatusCode::NO_CONTENT, None));
+        self
+    }
+
+    /// The request body.
+    pub fn takes<T: JsonSchema>(mut self) -> Self {
+        self.info.takes = Some(|generator| generator.subschema_for::<T>());
+        self
+    }
+
+    /// The query string.
+    pub fn searches<T: JsonSchema>(mut self) -> Self {
+        self.info.searches = Some(T::json_schema);
+        self
+    }
+
+    pub fn fails(mut self, codes: &'static [Code]) -> Self {
+        self.info.fails = codes;
+        self
+    }
+
+    /// For requests that are held on purpose.
+    pub fn deadline(mut self, deadline: Duration) -> Self {
+        self.info.deadline = deadline;
+        self
+    }
+
+    pub fn body_limit(mut self, bytes: usize) -> Self {
+        self.info.body_limit = Some(bytes);
+        self
+    }
+}
+
+/// A table of routes over one state.
+#[derive(Debug)]
+pub struct Routes<S = ()>(Vec<Route<S>>);
+
+impl<S: Clone + Send + Sync + 'static> Routes<S> {
+    pub fn new(routes: impl IntoIterator<Item = Route<S>>) -> Self {
+        Self(routes.into_iter().collect())
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &RouteInfo> {
+        self.0.iter().map(|route| &route.info)
+    }
+
+    /// For documents and tests over several tables at once.
+    pub fn infos(&self) -> Vec<RouteInfo> {
+        self.iter().cloned().collect()
+    }
+
+    pub fn merge(mut self, other: Self) -> Self {
+        self.0.extend(other.0);
+        self
+    }
+
+    /// The router, each handler behind its gate. Give it its state, merge it with others, then `finish` it.
+    pub fn router(self, app: &App) -> Router<S> {
+        self.0.into_iter().fold(Router::new(), |router, route| {
+            let state = Gate {
+                app: app.clone(),
+                route: Arc::new(route.info),
+            };
+            let path = state.route.path;
+            router.route(
+                path,
+                route.handler.route_layer(from_fn_with_state(state, gate)),
+            )
+        })
+    }
+}

@@ -1,0 +1,105 @@
+//! Events: the outbox is the truth. One relay in the whole installation stamps `seq` onto committed rows; every process
+//! then reads by `seq` and hands the events to whoever subscribed in it. A subscriber may see an event twice after a
+//! restart and dedupes by id; it never misses one, because it can always read on from the last `seq` it has handled.
+
+use std::sync::Arc;
+
+use model::id::EventId;
+use model::time::Timestamp;
+use serde::Serialize;
+use serde_json::Value;
+use sqlx::FromRow;
+use time::OffsetDateTime;
+use tokio::sync::broadcast;
+use uuid::Uuid;
+
+use crate::db::Db;
+
+mod relay;
+mod tail;
+
+pub use relay::{relay, stamp_all};
+
+/// How many events a slow subscriber may lag behind before it has to read them from the table itself.
+const BUFFER: usize = 1024;
+
+/// A committed event with its place in the order.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Event {
+    pub seq: i64,
+    pub id: EventId,
+    pub kind: String,
+    pub subject_kind: String,
+    pub subject_id: String,
+    pub data: Value,
+    pub correlation_id: Uuid,
+    pub at: Timestamp,
+}
+
+#[derive(FromRow)]
+struct EventRow {
+    seq: i64,
+    id: Uuid,
+    kind: String,
+    subject_kind: String,
+    subject_id: String,
+    data: Value,
+    correlation_id: Uuid,
+    created_at: OffsetDateTime,
+}
+
+impl From<EventRow> for Event {
+    fn from(row: EventRow) -> Self {
+        Self {
+            seq: row.seq,
+            id: row.id.into(),
+            kind: row.kind,
+            subject_kind: row.subject_kind,
+            subject_id: row.subject_id,
+            data: row.data,
+            correlation_id: row.correlation_id,
+            at: row.created_at.into(),
+        }
+    }
+}
+
+/// Where the events of this process are heard.
+#[derive(Clone, Debug)]
+pub struct Bus {
+    db: Db,
+    sender: broadcast::Sender<Arc<Event>>,
+}
+
+impl Bus {
+    pub fn new(db: Db) -> Self {
+        Self {
+            db,
+            sender: broadcast::Sender::new(BUFFER),
+        }
+    }
+
+    /// Events from now on. A receiver that lags reads `events_after` the last one it had.
+    pub fn subscribe(&self) -> broadcast::Receiver<Arc<Event>> {
+        self.sender.subscribe()
+    }
+}
+
+/// Events after `seq`, oldest first: for catching up and for `Last-Event-ID`.
+pub async fn events_after(db: &Db, seq: i64, limit: i64) -> sqlx::Result<Vec<Event>> {
+    let rows: Vec<EventRow> = sqlx::query_as(
+        "select seq, id, kind, subject_kind, subject_id, data, correlation_id, created_at
+         from outbox where seq > $1 order by seq limit $2",
+    )
+    .bind(seq)
+    .bind(limit)
+    .fetch_all(db.read())
+    .await?;
+    Ok(rows.into_iter().map(Event::from).collect())
+}
+
+/// The newest stamped event; 0 if there is none.
+pub async fn last_seq(db: &Db) -> sqlx::Result<i64> {
+    sqlx::query_scalar("select coalesce(max(seq), 0) from outbox")
+        .fetch_one(db.read())
+        .await
+}

@@ -1,0 +1,79 @@
+//! Stamps `seq` onto committed events, in one order for everybody. One relay is at work at a time, by advisory lock;
+//! others stand by and take over with the next round. A carrier such as NATS publishes from here on, by `seq`.
+
+use std::time::Duration;
+
+use ::metrics::{counter, gauge};
+use time::OffsetDateTime;
+use tokio_util::sync::CancellationToken;
+
+use crate::db::{Db, Lock};
+use crate::metrics::{OUTBOX_STAMPED, OUTBOX_UNSTAMPED_SECONDS};
+use crate::wake::Topic;
+
+const SWEEP: Duration = Duration::from_secs(1);
+const BATCH: i64 = 500;
+
+/// Runs until `stop` fires.
+pub async fn relay(db: Db, stop: CancellationToken) {
+    let mut bell = db.wake().subscribe(Topic::Outbox);
+    loop {
+        match stamp_all(&db).await {
+            Ok(0) => {}
+            Ok(stamped) => counter!(OUTBOX_STAMPED).increment(stamped),
+            Err(error) => tracing::warn!(%error, "events cannot be stamped; trying again"),
+        }
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = bell.look_again(SWEEP) => {}
+        }
+    }
+}
+
+/// Stamps everything there is, batch by batch. Returns how many.
+pub async fn stamp_all(db: &Db) -> sqlx::Result<u64> {
+    let mut total = 0;
+    loop {
+        let stamped = stamp(db).await?;
+        total += stamped;
+        if stamped > 0 {
+            db.wake().raise(Topic::Events);
+        }
+        if stamped < BATCH as u64 {
+            return Ok(total);
+        }
+    }
+}
+
+async fn stamp(db: &Db) -> sqlx::Result<u64> {
+    let mut tx = db.bookkeeping().begin().await?;
+    let mine: bool = sqlx::query_scalar("select pg_try_advisory_xact_lock($1)")
+        .bind(Lock::OutboxRelay.key())
+        .fetch_one(&mut *tx)
+        .await?;
+    if !mine {
+        return Ok(0);
+    }
+    // The lock is held until after the commit is visible, so the next batch counts on from this one.
+    let oldest: Option<OffsetDateTime> =
+        sqlx::query_scalar("select min(created_at) from outbox where seq is null")
+            .fetch_one(&mut *tx)
+            .await?;
+    let stamped = sqlx::query(
+        "with next as (
+             select id, (select coalesce(max(seq), 0) from outbox) + row_number() over (order by drawn) as seq
+             from (select id, drawn from outbox where seq is null order by drawn limit $1) waiting
+         )
+         update outbox set seq = next.seq from next where outbox.id = next.id",
+    )
+    .bind(BATCH)
+    .execute(&mut *tx)
+    .await?
+    .rows_affected();
+    tx.commit().await?;
+    let age = oldest.map_or(0.0, |at| {
+        (OffsetDateTime::from(db.clock().now()) - at).as_seconds_f64()
+    });
+    gauge!(OUTBOX_UNSTAMPED_SECONDS).set(age.max(0.0));
+    Ok(stamped)
+}

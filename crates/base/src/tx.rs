@@ -1,0 +1,256 @@
+//! The one transaction type. A `Change` writes what happened, the events that tell of it and the audit row that says
+//! who did it, together or not at all; only after the commit does it wake those who wait. Dropped without `commit`,
+//! it leaves nothing. There is no other way to write a business table.
+
+use model::id::{AuditId, EventId};
+use model::signal::Code;
+use model::time::Timestamp;
+use serde::Serialize;
+use serde_json::{Value, json};
+use sqlx::{PgConnection, Postgres, Transaction};
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use crate::db::Db;
+use crate::wake::Topic;
+
+mod actor;
+pub use actor::{Actor, ActorKind, Target};
+
+/// An open change. Its audit row is written at `commit`, in the same transaction as everything else.
+pub struct Change {
+    tx: Transaction<'static, Postgres>,
+    db: Db,
+    actor: Actor,
+    at: Timestamp,
+    acts: Vec<Act>,
+    events: Vec<Event>,
+    wakes: Vec<Topic>,
+}
+
+struct Act {
+    action: &'static str,
+    target: Target,
+    details: Value,
+}
+
+struct Event {
+    kind: &'static str,
+    subject: Target,
+    data: Value,
+}
+
+/// How an attempt ended, as the audit has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    Ok,
+    Refused(Code),
+    Failed(Code),
+}
+
+impl Db {
+    /// Opens a change by `actor`. The action is a word of ours (`node.quarantine`), never text from outside.
+    pub async fn change(
+        &self,
+        actor: &Actor,
+        action: &'static str,
+        target: impl Into<Target>,
+    ) -> sqlx::Result<Change> {
+        Ok(Change {
+            tx: self.writer().begin().await?,
+            db: self.clone(),
+            actor: actor.clone(),
+            at: self.clock().now(),
+            acts: vec![Act {
+                action,
+                target: target.into(),
+                details: json!({}),
+            }],
+            events: Vec::new(),
+            wakes: Vec::new(),
+        })
+    }
+
+    /// Records that authority was refused. Its own transaction: the refused change has none.
+    pub async fn refusal(
+        &self,
+        actor: &Actor,
+        action: &'static str,
+        target: impl Into<Target>,
+        code: Code,
+    ) -> sqlx::Result<()> {
+        self.record(actor, action, target.into(), Outcome::Refused(code))
+            .await
+    }
+
+    /// Records that something permitted was tried and went wrong, where that is worth keeping.
+    pub async fn failure(
+        &self,
+        actor: &Actor,
+        action: &'static str,
+        target: impl Into<Target>,
+        code: Code,
+    ) -> sqlx::Result<()> {
+        self.record(actor, action, target.into(), Outcome::Failed(code))
+            .await
+    }
+
+    async fn record(
+        &self,
+        actor: &Actor,
+        action: &'static str,
+        target: Target,
+        outcome: Outcome,
+    ) -> sqlx::Result<()> {
+        let act = Act {
+            action,
+            target,
+            details: json!({}),
+        };
+        let mut conn = self.writer().acquire().await?;
+        insert_audit(&mut conn, actor, &act, outcome, self.clock().now()).await
+    }
+}
+
+impl Change {
+    /// The connection inside the transaction. Await nothing but the database while the change is open.
+    pub fn conn(&mut self) -> &mut PgConnection {
+        &mut self.tx
+    }
+
+    /// The moment of this change, read once, so that all its rows agree.
+    pub fn at(&self) -> Timestamp {
+        self.at
+    }
+
+    pub fn actor(&self) -> &Actor {
+        &self.actor
+    }
+
+    /// An event that everybody hears once this change is committed.
+    pub fn event(
+        &mut self,
+        kind: &'static str,
+        subject: impl Into<Target>,
+        data: impl Serialize,
+    ) -> &mut Self {
+        // Data is made of our own types; one that does not serialise is a bug worth seeing in the event itself.
+        let data = serde_json::to_value(data)
+            .unwrap_or_else(|error| json!({ "unserialisable": error.to_string() }));
+        self.events.push(Event {
+            kind,
+            subject: subject.into(),
+            data,
+        });
+        self
+    }
+
+    /// Details of the latest audit row: what changed, never secrets.
+    pub fn detail(&mut self, details: Value) -> &mut Self {
+        if let Some(act) = self.acts.last_mut() {
+            act.details = details;
+        }
+        self
+    }
+
+    /// A further audit row, for a change that does two things.
+    pub fn also(&mut self, action: &'static str, target: impl Into<Target>) -> &mut Self {
+        self.acts.push(Act {
+            action,
+            target: target.into(),
+            details: json!({}),
+        });
+        self
+    }
+
+    /// Who is to look again once this is committed.
+    pub fn wake(&mut self, topic: Topic) -> &mut Self {
+        self.wakes.push(topic);
+        self
+    }
+
+    pub async fn commit(mut self) -> sqlx::Result<()> {
+        for event in &self.events {
+            insert_event(&mut self.tx, &self.actor, event, self.at).await?;
+        }
+        for act in &self.acts {
+            insert_audit(&mut self.tx, &self.actor, act, Outcome::Ok, self.at).await?;
+        }
+        self.tx.commit().await?;
+        // Never before: NOTIFY inside the transaction would serialise every commit, and a listener that looks
+        // before the commit sees nothing.
+        if !self.events.is_empty() {
+            self.db.wake().raise(Topic::Outbox);
+        }
+        for topic in self.wakes {
+            self.db.wake().raise(topic);
+        }
+        Ok(())
+    }
+
+    /// Says out loud what dropping does anyway.
+    pub async fn rollback(self) -> sqlx::Result<()> {
+        self.tx.rollback().await
+    }
+}
+
+async fn insert_event(
+    conn: &mut PgConnection,
+    actor: &Actor,
+    event: &Event,
+    at: Timestamp,
+) -> sqlx::Result<()> {
+    sqlx::query(
+        "insert into outbox (id, kind, subject_kind, subject_id, data, correlation_id, created_at)
+         values ($1, $2, $3, $4, $5, $6, $7)",
+    )
+    .bind(EventId::new().uuid())
+    .bind(event.kind)
+    .bind(event.subject.kind)
+    .bind(&event.subject.id)
+    .bind(&event.data)
+    .bind(actor.correlation_id)
+    .bind(OffsetDateTime::from(at))
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+async fn insert_audit(
+    conn: &mut PgConnection,
+    actor: &Actor,
+    act: &Act,
+    outcome: Outcome,
+    at: Timestamp,
+) -> sqlx::Result<()> {
+    let (word, code) = match outcome {
+        Outcome::Ok => ("ok", None),
+        Outcome::Refused(code) => ("refused", Some(code.as_str())),
+        Outcome::Failed(code) => ("failed", Some(code.as_str())),
+    };
+    sqlx::query(
+        "insert into audit (id, at, actor_kind, actor_id, address, action, target_kind, target_id, outcome, code,
+                            correlation_id, details_text)
+         values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)",
+    )
+    .bind(AuditId::new().uuid())
+    .bind(OffsetDateTime::from(at))
+    .bind(actor.kind.as_str())
+    .bind(&actor.id)
+    .bind(actor.address.map(|address| address.to_string()))
+    .bind(act.action)
+    .bind(act.target.kind)
+    .bind(&act.target.id)
+    .bind(word)
+    .bind(code)
+    .bind(actor.correlation_id)
+    .bind(act.details.to_string())
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// A correlation id for work that no request asked for.
+pub fn fresh_correlation() -> Uuid {
+    Uuid::now_v7()
+}

@@ -1,0 +1,119 @@
+//! Carries wake-ups between processes: one task that sends, one that listens. Both reconnect for ever, with a pause
+//! that grows to five seconds; after every reconnection everything is rung once, because something may have been missed.
+
+use std::time::Duration;
+
+use sqlx::postgres::{PgConnectOptions, PgConnection, PgListener};
+use sqlx::{Connection, Executor};
+use tokio_util::sync::CancellationToken;
+
+use super::{Topic, Wake};
+use crate::db::Db;
+
+const CHANNEL: &str = "gpuaas_wake";
+/// Commits within this time share one NOTIFY.
+const COALESCE: Duration = Duration::from_millis(5);
+const RETRY_FIRST: Duration = Duration::from_millis(50);
+const RETRY_MOST: Duration = Duration::from_secs(5);
+
+/// Sends until `stop` fires. One per process.
+pub async fn send(db: Db, stop: CancellationToken) {
+    let wake = db.wake().clone();
+    let mut conn: Option<PgConnection> = None;
+    let mut pause = RETRY_FIRST;
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = wake.inner.unsent.notified() => {}
+        }
+        tokio::time::sleep(COALESCE).await;
+        let topics = wake.take_dirty();
+        if topics.is_empty() {
+            continue;
+        }
+        match notify(&mut conn, db.connect_options(), &wake, &topics).await {
+            Ok(()) => pause = RETRY_FIRST,
+            Err(error) => {
+                tracing::warn!(%error, "wake-up not sent; others will find the work by their sweep until it is");
+                conn = None;
+                for topic in topics {
+                    wake.inner.dirty[topic as usize]
+                        .store(true, std::sync::atomic::Ordering::SeqCst);
+                }
+                wake.inner.unsent.notify_one();
+                tokio::select! {
+                    () = stop.cancelled() => return,
+                    () = tokio::time::sleep(pause) => {}
+                }
+                pause = (pause * 2).min(RETRY_MOST);
+            }
+        }
+    }
+}
+
+async fn notify(
+    conn: &mut Option<PgConnection>,
+    options: &PgConnectOptions,
+    wake: &Wake,
+    topics: &[Topic],
+) -> sqlx::Result<()> {
+    let conn = match conn {
+        Some(conn) => conn,
+        None => {
+            let mut fresh = PgConnection::connect_with(options).await?;
+            // A wake-up need not survive a crash, so it need not wait for the disk.
+            fresh.execute("set synchronous_commit = off").await?;
+            conn.insert(fresh)
+        }
+    };
+    let words: Vec<&str> = topics.iter().map(|topic| topic.as_str()).collect();
+    let payload = format!("{} {}", wake.inner.process, words.join(" "));
+    sqlx::query("select pg_notify($1, $2)")
+        .bind(CHANNEL)
+        .bind(payload)
+        .execute(conn)
+        .await?;
+    Ok(())
+}
+
+/// Listens until `stop` fires. One per process.
+pub async fn listen(db: Db, stop: CancellationToken) {
+    let wake = db.wake().clone();
+    let mut pause = RETRY_FIRST;
+    loop {
+        let heard = tokio::select! {
+            () = stop.cancelled() => return,
+            heard = listen_once(&db, &wake, &mut pause) => heard,
+        };
+        if let Err(error) = heard {
+            tracing::warn!(%error, "wake-up listener lost its connection");
+        }
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = tokio::time::sleep(pause) => {}
+        }
+        pause = (pause * 2).min(RETRY_MOST);
+    }
+}
+
+/// Returns when the connection is lost.
+async fn listen_once(db: &Db, wake: &Wake, pause: &mut Duration) -> sqlx::Result<()> {
+    let mut listener = PgListener::connect_with(db.bookkeeping()).await?;
+    listener.eager_reconnect(false);
+    listener.listen(CHANNEL).await?;
+    *pause = RETRY_FIRST;
+    // Connected only now: what was raised before is found by looking.
+    for topic in Topic::ALL {
+        wake.ring(topic);
+    }
+    while let Some(heard) = listener.try_recv().await? {
+        let mut words = heard.payload().split(' ');
+        if words.next() == Some(wake.inner.process.to_string().as_str()) {
+            continue; // rung here already, when it was raised
+        }
+        words
+            .filter_map(Topic::parse)
+            .for_each(|topic| wake.ring(topic));
+    }
+    Ok(())
+}
