@@ -6,7 +6,7 @@ use super::*;
 /// Name, fault, first failed hop, cause, what the tenant is told.
 type Row = (
     &'static str,
-    fn(&mut Observations),
+    Inject,
     &'static str,
     (&'static str, Code, Reason),
     Tenant,

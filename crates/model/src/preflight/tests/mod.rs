@@ -10,6 +10,9 @@ mod vocabulary;
 use super::*;
 use crate::signal::Code;
 
+/// A fault, as what it makes visible.
+type Inject = fn(&mut Observations);
+
 /// Everything was looked at and works.
 fn healthy() -> Observations {
     Observations {

@@ -71,7 +71,7 @@ fn the_agents_own_hop_passes_only_when_all_of_it_was_seen() {
 /// Each gate alone, and everything that closes behind it.
 #[test]
 fn a_failed_gate_silences_what_lies_behind_it() {
-    let cases: [(fn(&mut Observations), &str); 7] = [
+    let cases: [(Inject, &str); 7] = [
         (|s| s.binding = Seen::Seen(Binding::Unbound), "6 7b 8 10 11"),
         (
             |s| s.heartbeat = Seen::Seen(Heartbeat::NeverSeen),
@@ -196,7 +196,7 @@ fn a_wrong_url_that_works_is_a_warning() {
 
 #[test]
 fn the_agents_word_follows_the_highest_failure() {
-    let cases: [(fn(&mut Observations), NodeAgent); 8] = [
+    let cases: [(Inject, NodeAgent); 8] = [
         (|_| (), NodeAgent::Healthy),
         (
             |s| s.heartbeat = Seen::Seen(Heartbeat::AgeSeconds(60)),
