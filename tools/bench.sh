@@ -31,6 +31,7 @@ row 'executor binary, stripped' "$(mib "$(stat -c %s "$bin/gpuaas-node-executor"
 state=$(mktemp -d "${TMPDIR:-/tmp}/gpuaas-bench.XXXXXX")
 chmod 0711 "$state" # Postgres runs as another user when we are root
 platform=''
+# shellcheck disable=SC2329 # called by the trap
 finish() {
   if [ -n "$platform" ]; then
     kill -TERM "$platform" 2>/dev/null || true

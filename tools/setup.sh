@@ -61,8 +61,10 @@ cleanup() {
   rmdir --ignore-fail-on-non-empty "$(dirname "$dropin")" 2>/dev/null || true
 }
 trap cleanup EXIT
-mkdir -p "$(dirname "$dropin")"
-echo 'create_main_cluster = false' >"$dropin"
+if [[ " ${missing[*]} " == *" postgresql "* ]]; then
+  mkdir -p "$(dirname "$dropin")"
+  echo 'create_main_cluster = false' >"$dropin"
+fi
 
 echo "setup: installing ${missing[*]}" >&2
 export DEBIAN_FRONTEND=noninteractive

@@ -44,9 +44,9 @@ tail_line() { # $1: what to add before the time
   printf '%s %d.%ds\n' "$1" $((ms / 1000)) $((ms % 1000 / 100))
   printf '%d.%03d stage %s\n' $((ms / 1000)) $((ms % 1000)) "$stage" >>"$logs/times"
 }
-# Run a command in the run's own temporary directory and group, with the mark that finds its orphans.
+# Run a command as a group of its own, so that an interrupt can end all of it.
 apart() {
-  env TMPDIR="$run/tmp" GPUAAS_TEST_RUN="$run" "$@" </dev/null 8>&- &
+  "$@" </dev/null 8>&- &
   job=$!
   wait "$job"
   local status=$?
@@ -125,7 +125,9 @@ fi
 head_line tests
 echo
 host=$(rustc -vV | sed -n 's/^host: //p' | tr 'a-z-' 'A-Z_')
-apart env GPUAAS_TEST_LOGS="$logs" "CARGO_TARGET_${host}_RUNNER=$PWD/tools/test-binary.sh" \
+# Its own temporary directory, and the mark by which orphans are found.
+apart env TMPDIR="$run/tmp" GPUAAS_TEST_RUN="$run" GPUAAS_TEST_LOGS="$logs" \
+  "CARGO_TARGET_${host}_RUNNER=$PWD/tools/test-binary.sh" \
   cargo test --lib --bins --tests --no-fail-fast >"$logs/stage-tests.log" 2>&1
 ran=$?
 counts=$(awk '{ p += $1; f += $2; s += $3 } END { printf " %d passed, %d failed, %d skipped,", p, f, s }' "$logs/counts")
