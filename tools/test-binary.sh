@@ -11,6 +11,9 @@ if [ "$target" = "${CARGO_CRATE_NAME:-$CARGO_PKG_NAME}" ]; then target=unit; fi
 name="$CARGO_PKG_NAME $target"
 log="$GPUAAS_TEST_LOGS/${name// /-}.log"
 
+# A program without tests of its own is not worth a line.
+if [ -z "$("$binary" --list --format=terse 2>/dev/null 3>&- 8>&-)" ]; then exit 0; fi
+
 printf '      %-26s' "$name" >&3
 begun=${EPOCHREALTIME/./}
 # libtest shows a test's time only when it is told that unstable options are fine; the variable is
