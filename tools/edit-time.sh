@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
 # How long a person waits after editing one line of a noun crate: CPU seconds of `cargo check` over
-# everything that depends on it, the median of three edits. Works in a copy of the tree, so an
-# interrupt leaves no edit behind. Over the limit a crate is cut along a noun, never along layers.
+# everything that depends on it, the median of three edits. The line is taken out again however this
+# ends; a run that was killed is cleaned up by the next one. (Not in a copy of the tree: cargo takes
+# a copy for the original when they share a target directory, and without that it builds everything.)
+# Over the limit a crate is cut along a noun, never along layers.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -11,26 +13,30 @@ if [ $# -gt 0 ]; then nouns=("$@"); else
   for noun in fleet money allocation live apps; do [ ! -d "crates/$noun" ] || nouns+=("$noun"); done
 fi
 
-CARGO_TARGET_DIR=$(realpath -m "${CARGO_TARGET_DIR:-target}")
-export CARGO_TARGET_DIR CARGO_INCREMENTAL=1
-# A steady place under target: its crates stay checked between runs, dependencies are shared.
-tree=$CARGO_TARGET_DIR/edit-time
-rm -rf "$tree"
-mkdir -p "$tree"
-cp -a Cargo.toml Cargo.lock crates "$tree/"
-cd "$tree"
-cargo check --quiet --locked
+export CARGO_INCREMENTAL=1
+readonly MARK='// edit-time'
+log=$(mktemp)
+clean() {
+  local noun
+  for noun in "${nouns[@]}"; do
+    if grep -q "$MARK\$" "crates/$noun/src/lib.rs"; then sed -i "\\|$MARK\$|d" "crates/$noun/src/lib.rs"; fi
+  done
+}
+trap 'clean; rm -f "$log"' EXIT
+trap 'exit 130' INT TERM
 
+check() {
+  cargo check --quiet --locked >"$log" 2>&1 || { cat "$log" >&2; return 1; }
+}
+clean
+check
 for noun in "${nouns[@]}"; do
-  file=crates/$noun/src/lib.rs
   seconds=()
   for edit in 1 2 3; do
-    printf '\nconst _: u32 = %d;\n' "$edit" >>"$file"
+    clean
+    printf 'const _: u32 = %d; %s\n' "$edit" "$MARK" >>"crates/$noun/src/lib.rs"
     TIMEFORMAT='%U %S'
-    spent=$({ time cargo check --quiet --locked >/dev/null 2>"$tree/check.log"; } 2>&1) || {
-      cat "$tree/check.log" >&2
-      exit 1
-    }
+    spent=$({ time check 2>&3; } 3>&2 2>&1)
     seconds+=("$(awk '{ printf "%.1f", $1 + $2 }' <<<"$spent")")
   done
   median=$(printf '%s\n' "${seconds[@]}" | sort -n | sed -n 2p)
