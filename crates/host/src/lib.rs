@@ -1,0 +1,49 @@
+//! Everything that touches a Linux machine, behind a few small traits. Verbs are `ensure_x` and `ensure_no_x`: asking
+//! twice is asking once, and each finishes or removes what a killed predecessor left half done. There are two
+//! implementations: [`real`], and [`pretend`], in memory or in a state directory, with a fuse at every call. Which one
+//! is used is decided by code, never by configuration. It refuses to touch what is not ours.
+
+mod error;
+mod facts;
+pub mod pretend;
+pub mod real;
+mod users;
+
+use std::path::Path;
+use std::sync::Arc;
+
+pub use error::Error;
+pub use facts::Facts;
+pub use users::{Tenant, Users};
+
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// One machine, as whoever acts on it holds it.
+#[derive(Clone)]
+pub struct Host {
+    pub users: Arc<dyn Users>,
+    pub facts: Arc<dyn Facts>,
+    /// The parts that are not real, by name. A run with any of them says so everywhere.
+    pub pretended: Vec<&'static str>,
+}
+
+impl Host {
+    /// The machine this process runs on.
+    pub fn real() -> Self {
+        Self::real_under(Path::new("/"))
+    }
+
+    /// The machine whose root directory is `root`: programs run in a chroot there, and all files are looked for below
+    /// it. Processes, IPC and mounts are those of the running kernel all the same.
+    pub fn real_under(root: &Path) -> Self {
+        Self {
+            users: Arc::new(real::Users::under(root)),
+            facts: Arc::new(real::Facts::under(root)),
+            pretended: Vec::new(),
+        }
+    }
+
+    pub fn is_simulated(&self) -> bool {
+        !self.pretended.is_empty()
+    }
+}

@@ -1,0 +1,122 @@
+//! A machine that is not there: the same verbs over a small state, in memory or in a directory that survives kill -9,
+//! with a fuse at every call and a log of every effect. Nothing selects it but a call to [`Pretend`]'s constructors, so
+//! no configuration of a real node can.
+
+mod facts;
+mod fuse;
+mod profile;
+mod state;
+mod store;
+mod users;
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+pub use fuse::Blow;
+pub use profile::{Profile, ProfileError};
+pub use state::{Account, Leftover, State};
+
+use crate::error::Doing;
+use crate::{Error, Host, Result};
+use fuse::Fuse;
+use store::Store;
+
+/// Clones share one machine.
+#[derive(Clone)]
+pub struct Pretend(Arc<Mutex<Inner>>);
+
+struct Inner {
+    profile: Profile,
+    state: State,
+    store: Option<Store>,
+    fuse: Fuse,
+}
+
+impl Pretend {
+    pub fn in_memory(profile: Profile) -> Self {
+        Self::new(profile, State::default(), None)
+    }
+
+    /// Keeps its state in `dir` and goes on where it was. Effects are logged to `effects.jsonl` beside it.
+    pub fn in_directory(profile: Profile, dir: &Path) -> Result<Self> {
+        let (store, state) = Store::open(dir).doing(|| format!("open the pretend host in {}", dir.display()))?;
+        Ok(Self::new(profile, state, Some(store)))
+    }
+
+    fn new(profile: Profile, state: State, store: Option<Store>) -> Self {
+        Self(Arc::new(Mutex::new(Inner {
+            profile,
+            state,
+            store,
+            fuse: Fuse::default(),
+        })))
+    }
+
+    pub fn host(&self) -> Host {
+        let pretended = vec!["users", "facts"];
+        Host {
+            users: Arc::new(self.clone()),
+            facts: Arc::new(self.clone()),
+            pretended,
+        }
+    }
+
+    /// All there is to see.
+    pub fn snapshot(&self) -> State {
+        self.inner().state.clone()
+    }
+
+    /// Calls so far, each of which could have blown the fuse.
+    pub fn calls(&self) -> usize {
+        self.inner().fuse.calls()
+    }
+
+    /// Lets the call after `after` more calls fail, once.
+    pub fn set_fuse(&self, after: usize, blow: Blow) {
+        self.inner().fuse.set(after, blow);
+    }
+
+    pub fn fuse_blown(&self) -> bool {
+        self.inner().fuse.blown()
+    }
+
+    /// Changes the machine behind everybody's back, as an operator or a tenant would.
+    pub fn meddle(&self, change: impl FnOnce(&mut State)) {
+        change(&mut self.inner().state);
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        // Every change is complete when the lock is let go, so a panic elsewhere has broken nothing here.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// One call of a verb: the fuse may blow before or after its effect, which is durable when the call returns.
+    fn call<T>(&self, verb: &'static str, effect: impl FnOnce(&Profile, &mut State) -> Result<T>) -> Result<T> {
+        let mut inner = self.inner();
+        let Inner {
+            profile,
+            state,
+            store,
+            fuse,
+        } = &mut *inner;
+        let blow = fuse.count();
+        if blow == Some(Blow::Before) {
+            return Err(Error::Fuse { verb });
+        }
+        let mut changed = state.clone();
+        let answer = effect(profile, &mut changed)?;
+        if changed != *state {
+            if let Some(store) = store {
+                store
+                    .keep(verb, state, &changed)
+                    .doing(|| "keep the pretend host's state".to_owned())?;
+            }
+            *state = changed;
+        }
+        if blow.is_some() {
+            Err(Error::Fuse { verb })
+        } else {
+            Ok(answer)
+        }
+    }
+}

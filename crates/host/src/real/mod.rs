@@ -1,0 +1,9 @@
+//! The machine itself. Every path is taken below one root directory, `/` unless a test says otherwise; every program
+//! is started by [`command`], and by nothing else.
+
+mod command;
+mod facts;
+mod users;
+
+pub use facts::Facts;
+pub use users::Users;
