@@ -52,10 +52,7 @@ impl Client {
     pub fn builder(base: &str) -> Result<Builder, Error> {
         let base = base.trim_end_matches('/').to_owned();
         let uri: Uri = base.parse().map_err(|_| Error::url(&base))?;
-        if !matches!(uri.scheme_str(), Some("http" | "https"))
-            || uri.host().is_none()
-            || uri.query().is_some()
-        {
+        if !matches!(uri.scheme_str(), Some("http" | "https")) || uri.host().is_none() || uri.query().is_some() {
             return Err(Error::url(&base));
         }
         let connector = Connector {
@@ -187,11 +184,7 @@ impl RequestBuilder<'_> {
         *request.headers_mut() = self.headers;
         let (pool, max_body) = (&self.client.pool, self.client.max_body);
         let exchange = async {
-            let (head, body) = pool
-                .request(request)
-                .await
-                .map_err(Error::from_pool)?
-                .into_parts();
+            let (head, body) = pool.request(request).await.map_err(Error::from_pool)?.into_parts();
             let body = Limited::new(body, max_body)
                 .collect()
                 .await
@@ -224,8 +217,7 @@ impl Response {
         }
         Err(Error::stranger(
             self.status,
-            self.text("retry-after")
-                .and_then(|seconds| seconds.parse().ok()),
+            self.text("retry-after").and_then(|seconds| seconds.parse().ok()),
         ))
     }
 
@@ -234,8 +226,7 @@ impl Response {
     }
 
     pub fn json<T: DeserializeOwned>(&self) -> Result<T, Error> {
-        serde_json::from_slice(&self.body)
-            .map_err(|error| Error::new(ErrorKind::BodyMalformed, error))
+        serde_json::from_slice(&self.body).map_err(|error| Error::new(ErrorKind::BodyMalformed, error))
     }
 
     /// The error that the server names, if this is one.

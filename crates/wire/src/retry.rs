@@ -33,10 +33,7 @@ impl Backoff {
 
     /// The wait before the next try.
     pub fn draw(&mut self) -> Duration {
-        let wait = self
-            .reach
-            .mul_f64(rand::random::<f64>())
-            .max(LEAST.min(self.first));
+        let wait = self.reach.mul_f64(rand::random::<f64>()).max(LEAST.min(self.first));
         self.reach = self.reach.saturating_mul(2).min(self.ceiling);
         wait
     }

@@ -59,13 +59,8 @@ impl Default for Limits {
 }
 
 /// Serves until stopped and drained.
-pub async fn serve<S, B>(
-    listener: TcpListener,
-    tls: Option<Arc<ServerConfig>>,
-    service: S,
-    limits: Limits,
-    stop: Stop,
-) where
+pub async fn serve<S, B>(listener: TcpListener, tls: Option<Arc<ServerConfig>>, service: S, limits: Limits, stop: Stop)
+where
     S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + 'static,
     S::Future: Send,
     S::Error: Into<Box<dyn Error + Send + Sync>>,
@@ -91,10 +86,7 @@ pub async fn serve<S, B>(
 
 /// The next connection, once there is a place for it. Errors here are about one connection or about file
 /// descriptors; neither is a reason to stop listening.
-async fn accept(
-    listener: &TcpListener,
-    places: &Arc<Semaphore>,
-) -> (TcpStream, SocketAddr, OwnedSemaphorePermit) {
+async fn accept(listener: &TcpListener, places: &Arc<Semaphore>) -> (TcpStream, SocketAddr, OwnedSemaphorePermit) {
     if places.available_permits() == 0 {
         tracing::warn!("every connection is taken; new ones wait");
     }
@@ -139,15 +131,7 @@ where
             addr,
             certificate: None,
         };
-        return requests(
-            stream,
-            peer,
-            service,
-            limits,
-            born + limits.max_connection_age,
-            stop,
-        )
-        .await;
+        return requests(stream, peer, service, limits, born + limits.max_connection_age, stop).await;
     };
     let accepting = timeout(
         limits.handshake_timeout,
@@ -157,31 +141,14 @@ where
         None => return Ok(()),
         Some(accepted) => accepted??,
     };
-    let certificate = match stream
-        .get_ref()
-        .1
-        .peer_certificates()
-        .and_then(<[_]>::first)
-    {
+    let certificate = match stream.get_ref().1.peer_certificates().and_then(<[_]>::first) {
         None => None,
         Some(der) => Some(Arc::new(PeerCertificate::parse(der)?)),
     };
-    let age = certificate
-        .as_deref()
-        .map_or(limits.max_connection_age, |certificate| {
-            limits
-                .max_connection_age
-                .min(left(&config, certificate.not_after))
-        });
-    requests(
-        stream,
-        Peer { addr, certificate },
-        service,
-        limits,
-        born + age,
-        stop,
-    )
-    .await
+    let age = certificate.as_deref().map_or(limits.max_connection_age, |certificate| {
+        limits.max_connection_age.min(left(&config, certificate.not_after))
+    });
+    requests(stream, Peer { addr, certificate }, service, limits, born + age, stop).await
 }
 
 /// By the clock that judged the certificate in the handshake.
@@ -192,14 +159,7 @@ fn left(config: &ServerConfig, not_after: Timestamp) -> Duration {
     Duration::from_millis(u64::try_from(not_after.millis().saturating_sub(now_ms)).unwrap_or(0))
 }
 
-async fn requests<I, S, B>(
-    io: I,
-    peer: Peer,
-    service: S,
-    limits: Limits,
-    end: Instant,
-    stop: Stop,
-) -> Result<(), Ended>
+async fn requests<I, S, B>(io: I, peer: Peer, service: S, limits: Limits, end: Instant, stop: Stop) -> Result<(), Ended>
 where
     I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + 'static,

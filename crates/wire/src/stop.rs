@@ -26,6 +26,11 @@ impl Stop {
         self.0.is_cancelled()
     }
 
+    /// For loops that know tokio's own token and not this type.
+    pub fn token(&self) -> CancellationToken {
+        self.0.clone()
+    }
+
     pub async fn stopped(&self) {
         self.0.cancelled().await;
     }

@@ -31,7 +31,7 @@ pub enum TlsError {
 }
 
 /// Named in every builder, so that no process-wide default decides.
-fn provider() -> Arc<CryptoProvider> {
+pub fn provider() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::aws_lc_rs::default_provider())
 }
 

@@ -47,11 +47,7 @@ pub(super) struct Connector {
 impl Connector {
     async fn connect(self, uri: Uri) -> Result<Stream, Error> {
         let https = uri.scheme_str() == Some("https");
-        let host = uri
-            .host()
-            .unwrap_or_default()
-            .trim_matches(['[', ']'])
-            .to_owned();
+        let host = uri.host().unwrap_or_default().trim_matches(['[', ']']).to_owned();
         let port = uri.port_u16().unwrap_or(if https { 443 } else { 80 });
         let deadline = Instant::now() + self.timeout;
         let tcp = self.dial(&host, port, deadline).await?;
@@ -63,8 +59,7 @@ impl Connector {
         let config = self
             .tls
             .ok_or_else(|| Error::new(ErrorKind::ServerCertUntrusted, "no CA to trust"))?;
-        let name =
-            ServerName::try_from(host).map_err(|error| Error::new(ErrorKind::UrlInvalid, error))?;
+        let name = ServerName::try_from(host).map_err(|error| Error::new(ErrorKind::UrlInvalid, error))?;
         match timeout_at(deadline, TlsConnector::from(config).connect(name, tcp)).await {
             Err(late) => Err(Error::new(ErrorKind::Timeout, late)),
             Ok(Err(error)) => Err(Error::from_tls(error)),
@@ -124,10 +119,7 @@ mod tests {
     #[test]
     fn an_address_to_dial_is_an_ip_with_or_without_a_port() {
         assert_eq!(Resolve::parse("10.0.0.1").map(|r| r.port), Some(None));
-        assert_eq!(
-            Resolve::parse("10.0.0.1:9443").map(|r| r.port),
-            Some(Some(9443))
-        );
+        assert_eq!(Resolve::parse("10.0.0.1:9443").map(|r| r.port), Some(Some(9443)));
         assert_eq!(Resolve::parse("[::1]:1").map(|r| r.port), Some(Some(1)));
         assert_eq!(Resolve::parse("::1").map(|r| r.port), Some(None));
         assert_eq!(Resolve::parse("host:1"), None);

@@ -111,14 +111,7 @@ impl Error {
             return Self::new(tls_kind(cause), error);
         }
         let parse = find::<hyper::Error>(&error).is_some_and(hyper::Error::is_parse);
-        Self::new(
-            if parse {
-                ErrorKind::NotGpuaas
-            } else {
-                ErrorKind::Closed
-            },
-            error,
-        )
+        Self::new(if parse { ErrorKind::NotGpuaas } else { ErrorKind::Closed }, error)
     }
 
     pub(super) fn from_body(error: Box<dyn StdError + Send + Sync>) -> Self {
@@ -160,12 +153,10 @@ fn tls_kind(error: &rustls::Error) -> ErrorKind {
         rustls::Error::InvalidCertificate(
             C::Expired | C::ExpiredContext { .. } | C::NotValidYet | C::NotValidYetContext { .. },
         ) => ErrorKind::ServerCertExpired,
-        rustls::Error::InvalidCertificate(
-            C::NotValidForName | C::NotValidForNameContext { .. },
-        ) => ErrorKind::ServerNameMismatch,
-        rustls::Error::InvalidCertificate(_) | rustls::Error::NoCertificatesPresented => {
-            ErrorKind::ServerCertUntrusted
+        rustls::Error::InvalidCertificate(C::NotValidForName | C::NotValidForNameContext { .. }) => {
+            ErrorKind::ServerNameMismatch
         }
+        rustls::Error::InvalidCertificate(_) | rustls::Error::NoCertificatesPresented => ErrorKind::ServerCertUntrusted,
         rustls::Error::AlertReceived(alert) => match alert {
             AlertDescription::CertificateExpired => ErrorKind::CertExpired,
             AlertDescription::CertificateRevoked => ErrorKind::CertRevoked,

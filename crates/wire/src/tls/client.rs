@@ -18,9 +18,7 @@ pub fn client_config(
         .with_root_certificates(roots(authorities)?);
     let config = match identity {
         None => builder.with_no_client_auth(),
-        Some((chain, key)) => builder
-            .with_client_auth_cert(chain, key)
-            .map_err(TlsError::Identity)?,
+        Some((chain, key)) => builder.with_client_auth_cert(chain, key).map_err(TlsError::Identity)?,
     };
     Ok(Arc::new(plain(config)))
 }

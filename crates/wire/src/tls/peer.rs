@@ -30,8 +30,7 @@ pub struct PeerCertificateError;
 impl PeerCertificate {
     /// Reads, does not verify: the handshake did that, or the caller must.
     pub fn parse(der: &CertificateDer<'_>) -> Result<Self, PeerCertificateError> {
-        let (rest, certificate) =
-            X509Certificate::from_der(der).map_err(|_| PeerCertificateError)?;
+        let (rest, certificate) = X509Certificate::from_der(der).map_err(|_| PeerCertificateError)?;
         if !rest.is_empty() {
             return Err(PeerCertificateError);
         }
@@ -56,14 +55,10 @@ impl PeerCertificate {
 /// Two names would leave it to each reader which one counts; so they count as none.
 fn only_name(certificate: &X509Certificate<'_>) -> Option<Spiffe> {
     let names = certificate.subject_alternative_name().ok()??;
-    let mut uris = names
-        .value
-        .general_names
-        .iter()
-        .filter_map(|name| match name {
-            GeneralName::URI(uri) => Some(*uri),
-            _ => None,
-        });
+    let mut uris = names.value.general_names.iter().filter_map(|name| match name {
+        GeneralName::URI(uri) => Some(*uri),
+        _ => None,
+    });
     match (uris.next(), uris.next()) {
         (Some(uri), None) => uri.parse().ok(),
         _ => None,

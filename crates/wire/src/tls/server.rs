@@ -3,9 +3,7 @@
 use std::sync::{Arc, PoisonError, RwLock};
 
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::server::{
-    ClientHello, NoServerSessionStorage, ResolvesServerCert, WebPkiClientVerifier,
-};
+use rustls::server::{ClientHello, NoServerSessionStorage, ResolvesServerCert, WebPkiClientVerifier};
 use rustls::sign::CertifiedKey;
 use rustls::{ServerConfig, version};
 
@@ -18,31 +16,21 @@ pub struct ServerIdentity {
 }
 
 impl ServerIdentity {
-    pub fn new(
-        chain: Vec<CertificateDer<'static>>,
-        key: PrivateKeyDer<'static>,
-    ) -> Result<Arc<Self>, TlsError> {
+    pub fn new(chain: Vec<CertificateDer<'static>>, key: PrivateKeyDer<'static>) -> Result<Arc<Self>, TlsError> {
         Ok(Arc::new(Self {
             current: RwLock::new(certified(chain, key)?),
         }))
     }
 
     /// On error the old identity stays.
-    pub fn replace(
-        &self,
-        chain: Vec<CertificateDer<'static>>,
-        key: PrivateKeyDer<'static>,
-    ) -> Result<(), TlsError> {
+    pub fn replace(&self, chain: Vec<CertificateDer<'static>>, key: PrivateKeyDer<'static>) -> Result<(), TlsError> {
         let fresh = certified(chain, key)?;
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = fresh;
         Ok(())
     }
 }
 
-fn certified(
-    chain: Vec<CertificateDer<'static>>,
-    key: PrivateKeyDer<'static>,
-) -> Result<Arc<CertifiedKey>, TlsError> {
+fn certified(chain: Vec<CertificateDer<'static>>, key: PrivateKeyDer<'static>) -> Result<Arc<CertifiedKey>, TlsError> {
     CertifiedKey::from_der(chain, key, &provider())
         .map(Arc::new)
         .map_err(TlsError::Identity)
@@ -50,12 +38,7 @@ fn certified(
 
 impl ResolvesServerCert for ServerIdentity {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        Some(
-            self.current
-                .read()
-                .unwrap_or_else(PoisonError::into_inner)
-                .clone(),
-        )
+        Some(self.current.read().unwrap_or_else(PoisonError::into_inner).clone())
     }
 }
 

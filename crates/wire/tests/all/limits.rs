@@ -1,0 +1,119 @@
+//! Dawdlers are dropped, connections grow only so old, and a stop lets requests finish.
+
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use wire::serve::Limits;
+use wire::tls::server_config;
+
+use crate::pki::Ca;
+use crate::site::Site;
+
+const SOON: Duration = Duration::from_millis(100);
+const DEADLINE: Duration = Duration::from_secs(10);
+
+/// Everything the server sends until it closes.
+async fn until_closed(stream: &mut TcpStream) -> Vec<u8> {
+    let mut seen = Vec::new();
+    let read = tokio::time::timeout(DEADLINE, stream.read_to_end(&mut seen))
+        .await
+        .expect("closed in time");
+    if let Err(error) = read {
+        assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
+    }
+    seen
+}
+
+#[tokio::test]
+async fn half_a_header_and_half_a_handshake_are_dropped() {
+    let limits = Limits {
+        header_timeout: SOON,
+        handshake_timeout: SOON,
+        ..Limits::default()
+    };
+    let plain = Site::start(None, limits).await;
+    let mut stream = TcpStream::connect(plain.addr).await.expect("tcp");
+    stream.write_all(b"GET /hello HT").await.expect("write");
+    assert!(!until_closed(&mut stream).await.starts_with(b"HTTP/1.1 200"));
+
+    let (chain, key) = Ca::new("ca").leaf(None);
+    let tls = Site::start(Some(server_config(chain, key, None).expect("server")), limits).await;
+    let mut stream = TcpStream::connect(tls.addr).await.expect("tcp");
+    stream.write_all(&[22, 3, 1]).await.expect("write");
+    assert_eq!(until_closed(&mut stream).await, b"");
+}
+
+#[tokio::test]
+async fn a_connection_grows_only_so_old() {
+    let site = Site::start(
+        None,
+        Limits {
+            max_connection_age: SOON,
+            ..Limits::default()
+        },
+    )
+    .await;
+    let mut stream = TcpStream::connect(site.addr).await.expect("tcp");
+    stream
+        .write_all(b"GET /hello HTTP/1.1\r\nhost: x\r\n\r\n")
+        .await
+        .expect("write");
+    // Kept alive by the client, idle well below the header timeout, and closed all the same.
+    assert!(until_closed(&mut stream).await.starts_with(b"HTTP/1.1 200"));
+}
+
+#[tokio::test]
+async fn the_place_of_a_closed_connection_is_free_again() {
+    let site = Site::start(
+        None,
+        Limits {
+            max_connections: 1,
+            header_timeout: SOON,
+            ..Limits::default()
+        },
+    )
+    .await;
+    let _idle = TcpStream::connect(site.addr).await.expect("tcp");
+    // Served once the idle one has been dropped.
+    site.client().build().get("/hello").send().await.expect("served");
+}
+
+#[tokio::test]
+async fn a_stop_lets_a_request_under_way_finish() {
+    let site = Site::start(None, Limits::default()).await;
+    let client = site.client().build();
+    let request = tokio::spawn(async move { client.get("/held").send().await });
+    site.held.arrived.notified().await;
+    site.stop.trigger();
+    let late = site.client().build();
+    loop {
+        // The listener closes as soon as the accept loop has seen the stop.
+        if late.get("/hello").send().await.is_err() {
+            break;
+        }
+        tokio::task::yield_now().await;
+    }
+    site.held.release.notify_one();
+    let answer = request.await.expect("task").expect("answered");
+    assert_eq!(answer.json::<String>().expect("json"), "released");
+    tokio::time::timeout(DEADLINE, site.ended()).await.expect("drained");
+}
+
+#[tokio::test]
+async fn what_does_not_finish_is_cut() {
+    let site = Site::start(
+        None,
+        Limits {
+            drain: SOON,
+            ..Limits::default()
+        },
+    )
+    .await;
+    let client = site.client().build();
+    let request = tokio::spawn(async move { client.get("/held").send().await });
+    site.held.arrived.notified().await;
+    site.stop.trigger();
+    tokio::time::timeout(DEADLINE, site.ended()).await.expect("drained");
+    request.await.expect("task").expect_err("cut");
+}
