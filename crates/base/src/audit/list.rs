@@ -1,15 +1,15 @@
 //! Reading the audit: newest first, by page, narrowed by who, what and when.
 
-use model::time::Timestamp;
+use model::api;
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::Value;
 use sqlx::FromRow;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
 use crate::db::Db;
-use crate::http::{ApiError, CursorKey, List, Page};
+use crate::http::{ApiError, CursorKey, Page};
 
 const LIST: &str = "audit";
 
@@ -29,31 +29,12 @@ pub struct AuditFilter {
     pub limit: Option<u32>,
 }
 
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
-pub struct AuditEntry {
-    pub id: model::id::AuditId,
-    pub at: Timestamp,
-    pub actor_kind: String,
-    pub actor_id: String,
-    pub address: Option<String>,
-    pub action: String,
-    pub target_kind: String,
-    pub target_id: String,
-    pub outcome: String,
-    pub code: Option<String>,
-    pub correlation_id: Uuid,
-    pub details: Value,
-    /// Its place in the chain; null until it is sealed.
-    pub pos: Option<i64>,
-}
-
 #[derive(FromRow)]
 struct EntryRow {
     id: Uuid,
     at: OffsetDateTime,
     actor_kind: String,
     actor_id: String,
-    address: Option<String>,
     action: String,
     target_kind: String,
     target_id: String,
@@ -68,18 +49,16 @@ pub async fn list(
     db: &Db,
     filter: &AuditFilter,
     key: &CursorKey,
-) -> Result<List<AuditEntry>, ApiError> {
+) -> Result<api::Page<api::AuditRow>, ApiError> {
     let page = crate::http::page(filter.after.as_deref(), filter.limit, LIST, key)?;
     let rows = read(db, filter, &page).await?;
-    Ok(page
-        .list(rows, LIST, key, |row| (row.at.into(), row.id))
-        .map(AuditEntry::from))
+    Ok(page.answer(rows, LIST, key, |row| (row.at.into(), row.id), show))
 }
 
 async fn read(db: &Db, filter: &AuditFilter, page: &Page) -> sqlx::Result<Vec<EntryRow>> {
     let (at, id) = page.after_parts();
     sqlx::query_as(
-        "select a.id, a.at, a.actor_kind, a.actor_id, a.address, a.action, a.target_kind, a.target_id, a.outcome, a.code,
+        "select a.id, a.at, a.actor_kind, a.actor_id, a.action, a.target_kind, a.target_id, a.outcome, a.code,
                 a.correlation_id, a.details, s.pos
          from audit a left join audit_seal s on s.audit_id = a.id
          where ($1::timestamptz is null or (a.at, a.id) < ($1, $2))
@@ -100,22 +79,19 @@ async fn read(db: &Db, filter: &AuditFilter, page: &Page) -> sqlx::Result<Vec<En
     .await
 }
 
-impl From<EntryRow> for AuditEntry {
-    fn from(row: EntryRow) -> Self {
-        Self {
-            id: row.id.into(),
-            at: row.at.into(),
-            actor_kind: row.actor_kind,
-            actor_id: row.actor_id,
-            address: row.address,
-            action: row.action,
-            target_kind: row.target_kind,
-            target_id: row.target_id,
-            outcome: row.outcome,
-            code: row.code,
-            correlation_id: row.correlation_id,
-            details: row.details,
-            pos: row.pos,
-        }
+fn show(row: EntryRow) -> api::AuditRow {
+    api::AuditRow {
+        id: row.id.into(),
+        pos: row.pos,
+        at: row.at.into(),
+        actor_kind: row.actor_kind,
+        actor_id: row.actor_id,
+        action: row.action,
+        target_kind: row.target_kind,
+        target_id: row.target_id,
+        outcome: row.outcome,
+        code: row.code,
+        correlation_id: row.correlation_id.to_string(),
+        details: row.details,
     }
 }

@@ -12,9 +12,9 @@ mod list;
 mod seal;
 mod verify;
 
-pub use list::{AuditEntry, AuditFilter, list};
+pub use list::{AuditFilter, list};
 pub use seal::{seal_all, sealer};
-pub use verify::{Broken, Head, Report, verify};
+pub use verify::{Head, verify};
 
 /// A row as the seal covers it.
 #[derive(Clone, Debug, FromRow)]

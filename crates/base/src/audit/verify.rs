@@ -1,39 +1,51 @@
 //! Walks the chain from its first place and says where it stops fitting, and why. A tail that is not sealed yet is
 //! normal; its age is told, because an old one means that nobody seals, or that somebody removed seals.
 
+use std::fmt;
+use std::str::FromStr;
+
+use model::api::{AuditBreak, AuditVerdict};
 use model::digest::Sha256;
-use model::id::AuditId;
-use serde::Serialize;
 use sqlx::{FromRow, PgConnection, Row};
 use time::OffsetDateTime;
 
 use super::{AuditRow, GENESIS, chain};
 use crate::db::Db;
+use crate::http::ApiError;
 
 const PAGE: i64 = 1000;
 
 /// The end of the chain. Kept outside the database it proves later that nothing before it was altered.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, serde::Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {
     pub pos: i64,
     pub hash: Sha256,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
-pub struct Report {
-    pub sealed: i64,
-    pub unsealed_tail: i64,
-    pub oldest_unsealed_age_s: Option<i64>,
-    pub head: Option<Head>,
-    /// The first place that does not fit; none if all do.
-    pub broken: Option<Broken>,
+/// `pos:hash`, one word that a person can paste.
+impl fmt::Display for Head {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.pos, self.hash)
+    }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
-pub struct Broken {
-    pub pos: i64,
-    pub audit_id: Option<AuditId>,
-    pub why: String,
+impl FromStr for Head {
+    type Err = ApiError;
+    fn from_str(text: &str) -> Result<Self, ApiError> {
+        let parse = || {
+            let (pos, hash) = text.split_once(':')?;
+            Some(Head {
+                pos: pos.parse().ok()?,
+                hash: hash.parse().ok()?,
+            })
+        };
+        parse().ok_or_else(|| {
+            ApiError::field(
+                "head",
+                "must be the head of an earlier verification, position:hash",
+            )
+        })
+    }
 }
 
 #[derive(FromRow)]
@@ -45,7 +57,7 @@ struct Sealed {
 }
 
 /// Checks everything. `known` is a head that was kept elsewhere, if there is one.
-pub async fn verify(db: &Db, known: Option<&Head>) -> sqlx::Result<Report> {
+pub async fn verify(db: &Db, known: Option<&Head>) -> sqlx::Result<AuditVerdict> {
     let mut tx = db.read().begin().await?;
     // One picture for the whole walk, while the sealer goes on.
     sqlx::query("set transaction isolation level repeatable read, read only")
@@ -66,12 +78,12 @@ pub async fn verify(db: &Db, known: Option<&Head>) -> sqlx::Result<Report> {
     .fetch_one(&mut *tx)
     .await?;
     let oldest: Option<OffsetDateTime> = unsealed.try_get(1)?;
-    let now = OffsetDateTime::from(db.clock().now());
-    Ok(Report {
+    let now = db.clock().now();
+    Ok(AuditVerdict {
         sealed: walk.pos,
-        unsealed_tail: unsealed.try_get(0)?,
-        oldest_unsealed_age_s: oldest.map(|at| (now - at).whole_seconds().max(0)),
-        head: walk.head(),
+        unsealed: unsealed.try_get(0)?,
+        oldest_unsealed_ms: oldest.map(|at| now.since_ms(at.into()).max(0)),
+        head: walk.head().map(|head| head.to_string()),
         broken,
     })
 }
@@ -84,7 +96,7 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    async fn run(&mut self, conn: &mut PgConnection) -> sqlx::Result<Option<Broken>> {
+    async fn run(&mut self, conn: &mut PgConnection) -> sqlx::Result<Option<AuditBreak>> {
         loop {
             let page = sqlx::query(
                 "select s.pos, s.audit_id, s.hash, a.id is not null as present,
@@ -114,16 +126,16 @@ impl Walk<'_> {
         }
     }
 
-    fn step(&mut self, sealed: &Sealed, row: Option<&AuditRow>) -> Option<Broken> {
+    fn step(&mut self, sealed: &Sealed, row: Option<&AuditRow>) -> Option<AuditBreak> {
         let broken = |pos, why: &str| {
-            Some(Broken {
+            Some(AuditBreak {
                 pos,
                 audit_id: Some(sealed.audit_id.into()),
                 why: why.to_owned(),
             })
         };
         if sealed.pos != self.pos + 1 {
-            return Some(Broken {
+            return Some(AuditBreak {
                 pos: self.pos + 1,
                 audit_id: None,
                 why: "this place of the chain is missing".to_owned(),
@@ -151,9 +163,9 @@ impl Walk<'_> {
     }
 
     /// Everything present fits; is anything missing at the end?
-    async fn compare_ends(&self, conn: &mut PgConnection) -> sqlx::Result<Option<Broken>> {
+    async fn compare_ends(&self, conn: &mut PgConnection) -> sqlx::Result<Option<AuditBreak>> {
         let cut = |why: &str| {
-            Some(Broken {
+            Some(AuditBreak {
                 pos: self.pos + 1,
                 audit_id: None,
                 why: why.to_owned(),

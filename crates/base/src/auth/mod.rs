@@ -60,8 +60,7 @@ fn covers(held: &[Scope], wanted: Scope) -> bool {
 /// What remains of the token's scopes once its owner's roles are taken into account.
 fn effective(token: &[Scope], user: &[Scope]) -> Vec<Scope> {
     Scope::ALL
-        .iter()
-        .copied()
+        .into_iter()
         .filter(|scope| covers(token, *scope) && covers(user, *scope))
         .collect()
 }

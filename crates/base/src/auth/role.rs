@@ -4,6 +4,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+pub use model::api::Scope;
+
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not one of {1}")]
 pub struct UnknownWord(String, String);
@@ -62,18 +64,6 @@ macro_rules! words {
             }
         }
     };
-}
-
-words! {
-    /// What a person on the platform's side may do. A tenant's rights are not here: they belong to projects.
-    Scope {
-        /// Everything below, and users and tokens.
-        Admin = "admin",
-        Operator = "operator",
-        Finance = "finance",
-        Auditor = "auditor",
-        Support = "support",
-    }
 }
 
 words! {

@@ -16,7 +16,7 @@ pub use error::{ApiError, ErrorBody, ErrorEnvelope};
 pub use gate::Peer;
 pub use health::{Readiness, health_router};
 pub use openapi::{Info, openapi};
-pub use page::{CursorKey, List, Page, PageQuery, page};
+pub use page::{CursorKey, Page, PageQuery, page};
 pub use route::{Access, Route, RouteInfo, Routes};
 pub use shell::{CORRELATION_HEADER, Correlation, SERVICE_HEADER, Shell, correlation_id, finish};
 

@@ -3,10 +3,11 @@
 
 use aws_lc_rs::hmac;
 use data_encoding::BASE64URL_NOPAD;
+use model::api;
 use model::signal::Code;
 use model::time::Timestamp;
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use uuid::Uuid;
 
 use super::error::ApiError;
@@ -32,14 +33,6 @@ pub struct Page {
     /// The last row already seen, by (time, id); none starts at the newest.
     pub after: Option<(Timestamp, Uuid)>,
     pub limit: u32,
-}
-
-/// One page of a list.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
-pub struct List<T> {
-    pub items: Vec<T>,
-    /// Hand it back as `after`; null on the last page.
-    pub next: Option<String>,
 }
 
 impl PageQuery {
@@ -80,29 +73,24 @@ impl Page {
         )
     }
 
-    /// Cuts the extra row off and makes the cursor. `place` tells where a row stands.
-    pub fn list<T>(
+    /// Cuts the extra row off, makes the cursor and shows the rest. `place` tells where a row stands.
+    pub fn answer<R, T>(
         &self,
-        mut rows: Vec<T>,
+        mut rows: Vec<R>,
         list: &'static str,
         key: &CursorKey,
-        place: impl Fn(&T) -> (Timestamp, Uuid),
-    ) -> List<T> {
+        place: impl Fn(&R) -> (Timestamp, Uuid),
+        show: impl FnMut(R) -> T,
+    ) -> api::Page<T> {
         let more = rows.len() > self.limit as usize;
         rows.truncate(self.limit as usize);
         let next = rows.last().filter(|_| more).map(|row| {
             let (at, id) = place(row);
             key.seal(list, at, id)
         });
-        List { items: rows, next }
-    }
-}
-
-impl<T> List<T> {
-    pub fn map<U>(self, to: impl FnMut(T) -> U) -> List<U> {
-        List {
-            items: self.items.into_iter().map(to).collect(),
-            next: self.next,
+        api::Page {
+            items: rows.into_iter().map(show).collect(),
+            next,
         }
     }
 }
@@ -202,14 +190,18 @@ mod tests {
         .expect("in range");
         assert_eq!(page.fetch(), 3);
         let place = |n: &u8| (Timestamp::from_millis(i64::from(*n)), Uuid::nil());
-        let list = page.list(vec![3, 2, 1], "nodes", &key, place);
+        let list = page.answer(vec![3, 2, 1], "nodes", &key, place, |n| n);
         assert_eq!(list.items, [3, 2]);
         let next = list.next.expect("there is more");
         assert_eq!(
             key.open("nodes", &next).ok(),
             Some((Timestamp::from_millis(2), Uuid::nil()))
         );
-        assert!(page.list(vec![1], "nodes", &key, place).next.is_none());
+        assert!(
+            page.answer(vec![1], "nodes", &key, place, |n| n)
+                .next
+                .is_none()
+        );
         for limit in [0, 201] {
             assert!(
                 PageQuery {
