@@ -6,11 +6,12 @@ use std::fs;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use rustix::fs::{AtFlags, Dir, Mode, OFlags, statat, unlinkat};
+use rustix::fs::{AtFlags, Dir, Mode, OFlags, openat, statat, unlinkat};
 use rustix::io::Errno;
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen};
 
 use super::Users;
+use super::home::OPEN_DIR;
 use super::trash::is_dots;
 use crate::error::Doing;
 use crate::real::command::Program;
@@ -116,7 +117,9 @@ fn mount_queues() -> rustix::io::Result<OwnedFd> {
     let context = fsopen("mqueue", FsOpenFlags::FSOPEN_CLOEXEC)?;
     fsconfig_create(&context)?;
     let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
-    fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes)
+    let mounted = fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes)?;
+    // That one only stands for the place; this one can be listed.
+    openat(&mounted, ".", OPEN_DIR, Mode::empty())
 }
 
 fn owned_queues(dir: Option<&OwnedFd>, uid: u32) -> Result<Vec<CString>> {

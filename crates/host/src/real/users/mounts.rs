@@ -51,10 +51,17 @@ pub(super) struct Mount {
     options: String,
 }
 
+impl Mount {
+    /// `fuseblk` is a local disk; the others can be anything, anywhere.
+    fn is_fuse(&self) -> bool {
+        self.kind == "fuse" || self.kind.starts_with("fuse.")
+    }
+}
+
 impl Users {
     /// Where files of tenants can be, below our root.
     pub(super) fn writable_mounts(&self) -> Result<Vec<PathBuf>> {
-        let is_local = |mount: &Mount| !NOT_OURS.contains(&mount.kind.as_str()) && !mount.kind.starts_with("fuse");
+        let is_local = |mount: &Mount| !NOT_OURS.contains(&mount.kind.as_str()) && !mount.is_fuse();
         let mounts = self
             .mounts()?
             .into_iter()
@@ -67,7 +74,7 @@ impl Users {
         let runtime = self.path(format!("run/user/{uid}"));
         let own = format!("user_id={uid}");
         for mount in self.mounts()? {
-            let is_own = mount.kind.starts_with("fuse") && mount.options.split(',').any(|option| option == own);
+            let is_own = mount.is_fuse() && mount.options.split(',').any(|option| option == own);
             if is_own || mount.at == runtime {
                 let flags = UnmountFlags::DETACH | UnmountFlags::NOFOLLOW;
                 unmount(&mount.at, flags).doing(|| format!("unmount {}", mount.at.display()))?;

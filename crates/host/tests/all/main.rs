@@ -1,0 +1,9 @@
+//! The host's verbs: the same behaviour on the pretend and the real machine, then what only the real one can show, on
+//! a generated root directory in namespaces of its own. No test touches an account of the machine it runs on.
+
+mod abuse;
+mod accounts;
+mod both;
+mod facts;
+mod pretend;
+mod tree;
