@@ -18,24 +18,16 @@ fn tested_in(file: &File) -> Vec<(String, String)> {
         let Some((_, rest)) = line.split_once(concat!("fn abu", "se_")) else {
             continue;
         };
-        let (number, _) = rest
-            .split_once('_')
-            .unwrap_or_else(|| panic!("{}: {line}", file.path));
+        let (number, _) = rest.split_once('_').unwrap_or_else(|| panic!("{}: {line}", file.path));
         let key = number.trim_start_matches('0').to_owned();
         let above: Vec<&&str> = lines[..at]
             .iter()
             .rev()
             .take_while(|l| l.starts_with("#[") || l.starts_with("///") || l.ends_with(")]"))
             .collect();
-        let runs = above
-            .iter()
-            .any(|l| l.starts_with("#[") && l.contains("test"));
+        let runs = above.iter().any(|l| l.starts_with("#[") && l.contains("test"));
         let ignored = above.iter().any(|l| l.contains("ignore"));
-        assert!(
-            runs && !ignored,
-            "{}: {line} is not a test that runs",
-            file.path
-        );
+        assert!(runs && !ignored, "{}: {line} is not a test that runs", file.path);
         found.push((key, file.path.clone()));
     }
     found
@@ -51,10 +43,7 @@ fn every_abuse_case_is_tested_or_listed_as_open() {
     for (key, path) in &tested {
         assert!(all.contains(key), "{path}: there is no abuse case {key}");
     }
-    let open = all
-        .into_iter()
-        .filter(|key| !tested.contains_key(key))
-        .collect();
+    let open = all.into_iter().filter(|key| !tested.contains_key(key)).collect();
     Ratchet::read("abuse_open.txt").with_reasons().holds(&open);
 }
 

@@ -23,14 +23,8 @@ const MAY_NAME: &[(&str, &str)] = &[
     ("allocation", "model steps wire base fleet money"),
     ("live", "model steps wire base fleet money allocation"),
     ("apps", "model steps wire base fleet money allocation"),
-    (
-        "control",
-        "model steps wire base fleet money allocation live apps",
-    ),
-    (
-        "temporal",
-        "model steps wire base fleet money allocation live apps",
-    ),
+    ("control", "model steps wire base fleet money allocation live apps"),
+    ("temporal", "model steps wire base fleet money allocation live apps"),
     // hands
     ("cli", "model wire"),
     ("dev", "*"),
@@ -42,10 +36,7 @@ fn arrows_point_one_way() {
     let mut wrong = Vec::new();
     for package in graph().ours() {
         let Some(allowed) = table.get(package.name.as_str()) else {
-            wrong.push(format!(
-                "{} has no place in the table of arrows",
-                package.name
-            ));
+            wrong.push(format!("{} has no place in the table of arrows", package.name));
             continue;
         };
         for named in graph().our_direct(package) {

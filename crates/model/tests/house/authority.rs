@@ -14,12 +14,10 @@ const NETWORK: &str = "
 ";
 
 fn is_network(name: &str) -> bool {
-    NETWORK
-        .split_whitespace()
-        .any(|deny| match deny.strip_suffix('*') {
-            Some(start) => name.starts_with(start),
-            None => name == deny,
-        })
+    NETWORK.split_whitespace().any(|deny| match deny.strip_suffix('*') {
+        Some(start) => name.starts_with(start),
+        None => name == deny,
+    })
 }
 
 fn assert_none(of: &str, deny: impl Fn(&str) -> bool) {
@@ -27,20 +25,14 @@ fn assert_none(of: &str, deny: impl Fn(&str) -> bool) {
         return; // comes with a later crate
     }
     let linked = graph().linked_into(of);
-    let wrong: Vec<&str> = linked
-        .iter()
-        .map(|p| p.name.as_str())
-        .filter(|n| deny(n))
-        .collect();
+    let wrong: Vec<&str> = linked.iter().map(|p| p.name.as_str()).filter(|n| deny(n)).collect();
     assert!(wrong.is_empty(), "{of} links {wrong:?}");
 }
 
 #[test]
 fn the_executor_links_no_network_crate() {
     assert_none("executor", is_network);
-    assert_none("executor", |name| {
-        ["wire", "base", "agent", "vetting"].contains(&name)
-    });
+    assert_none("executor", |name| ["wire", "base", "agent", "vetting"].contains(&name));
 }
 
 /// The check above can fail: the agent does link them.

@@ -29,10 +29,7 @@ fn allows(expression: &str, list: &BTreeSet<String>) -> bool {
     if all.len() > 1 {
         return all.iter().all(|side| allows(side, list));
     }
-    match expression
-        .strip_prefix('(')
-        .and_then(|inner| inner.strip_suffix(')'))
-    {
+    match expression.strip_prefix('(').and_then(|inner| inner.strip_suffix(')')) {
         Some(inner) => allows(inner, list),
         None => list.contains(&expression),
     }
@@ -58,9 +55,7 @@ fn sides<'a>(expression: &'a str, operator: &str) -> Vec<&'a str> {
 
 #[test]
 fn expressions_are_read_as_spdx_means_them() {
-    let list = ["MIT", "Apache-2.0", "ISC", "Unicode-3.0"]
-        .map(str::to_owned)
-        .into();
+    let list = ["MIT", "Apache-2.0", "ISC", "Unicode-3.0"].map(str::to_owned).into();
     for good in [
         "MIT OR Apache-2.0",
         "MIT/Apache-2.0",
@@ -70,12 +65,7 @@ fn expressions_are_read_as_spdx_means_them() {
     ] {
         assert!(allows(good, &list), "{good}");
     }
-    for bad in [
-        "GPL-3.0",
-        "MIT AND GPL-3.0",
-        "(MIT OR Apache-2.0) AND LGPL-2.1",
-        "",
-    ] {
+    for bad in ["GPL-3.0", "MIT AND GPL-3.0", "(MIT OR Apache-2.0) AND LGPL-2.1", ""] {
         assert!(!allows(bad, &list), "{bad}");
     }
 }
@@ -109,28 +99,21 @@ fn everything_comes_from_the_one_registry() {
 fn second_versions_are_known() {
     let mut versions: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for package in graph().all_linked() {
-        versions
-            .entry(&package.name)
-            .or_default()
-            .insert(&package.version);
+        versions.entry(&package.name).or_default().insert(&package.version);
     }
     let doubled: BTreeSet<String> = versions
         .into_iter()
         .filter(|(_, v)| v.len() > 1)
         .map(|(name, v)| format!("{name} {}", v.len()))
         .collect();
-    Ratchet::read("duplicates.txt")
-        .with_reasons()
-        .holds(&doubled);
+    Ratchet::read("duplicates.txt").with_reasons().holds(&doubled);
 }
 
 /// Each dependency in the root manifest says on its line what it saves us, and somebody uses it.
 #[test]
 fn every_dependency_earns_its_place() {
     let manifest = tree::read("Cargo.toml");
-    let (_, rest) = manifest
-        .split_once("[workspace.dependencies]")
-        .expect("the section");
+    let (_, rest) = manifest.split_once("[workspace.dependencies]").expect("the section");
     let (section, _) = rest.split_once("\n[").expect("a section after it");
     let crates: Vec<String> = tree::files()
         .into_iter()
@@ -150,10 +133,7 @@ fn every_dependency_earns_its_place() {
         }
         let used = format!("\n{name}.workspace");
         let used_with = format!("\n{name} = {{ workspace");
-        if !crates
-            .iter()
-            .any(|c| c.contains(&used) || c.contains(&used_with))
-        {
+        if !crates.iter().any(|c| c.contains(&used) || c.contains(&used_with)) {
             wrong.push(format!("{name}: nobody uses it"));
         }
     }

@@ -5,20 +5,12 @@ use std::collections::BTreeSet;
 use crate::graph::graph;
 use crate::tree;
 
-const DOCUMENTS: [&str; 4] = [
-    "README.md",
-    "ARCHITECTURE.md",
-    "CONTRIBUTING.md",
-    "SECURITY.md",
-];
+const DOCUMENTS: [&str; 4] = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md"];
 
 /// What stands between backticks, and in the brackets of links.
 fn names(text: &str) -> Vec<String> {
     let in_code = text.split('`').skip(1).step_by(2).map(str::to_owned);
-    let in_links = text
-        .split("](")
-        .skip(1)
-        .filter_map(|rest| rest.split_once(')'));
+    let in_links = text.split("](").skip(1).filter_map(|rest| rest.split_once(')'));
     let in_links = in_links.map(|(link, _)| link.split('#').next().unwrap_or("").to_owned());
     in_code
         .chain(in_links.filter(|l| !l.contains("://") && !l.is_empty()))
@@ -103,9 +95,6 @@ fn the_readme_maps_every_crate() {
         );
     }
     for binary in graph().ours().flat_map(|p| &p.binaries) {
-        assert!(
-            readme.contains(binary.as_str()),
-            "README.md does not mention {binary}"
-        );
+        assert!(readme.contains(binary.as_str()), "README.md does not mention {binary}");
     }
 }

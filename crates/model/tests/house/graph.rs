@@ -60,10 +60,7 @@ impl Graph {
     /// The crates of ours that this one names as a dependency.
     pub(crate) fn our_direct(&self, package: &Package) -> BTreeSet<&str> {
         let links = &self.links[&(package.name.clone(), package.version.clone())];
-        links
-            .intersection(&self.ours)
-            .map(|id| id.0.as_str())
-            .collect()
+        links.intersection(&self.ours).map(|id| id.0.as_str()).collect()
     }
 
     /// Every package that any crate of ours links.
@@ -74,13 +71,7 @@ impl Graph {
 
 fn read() -> Graph {
     let platform = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
-    let json = cargo(&[
-        "metadata",
-        "--format-version",
-        "1",
-        "--filter-platform",
-        &platform,
-    ]);
+    let json = cargo(&["metadata", "--format-version", "1", "--filter-platform", &platform]);
     let json: Value = serde_json::from_str(&json).expect("cargo speaks JSON");
     let packages: BTreeMap<Id, Package> = list(&json["packages"])
         .map(|p| ((text(&p["name"]), text(&p["version"])), package(p)))
@@ -120,11 +111,7 @@ fn cargo(arguments: &[&str]) -> String {
         .output()
         .expect("cargo runs");
     let complaint = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        output.status.success(),
-        "cargo {}: {complaint}",
-        arguments[0]
-    );
+    assert!(output.status.success(), "cargo {}: {complaint}", arguments[0]);
     String::from_utf8(output.stdout).expect("cargo speaks UTF-8")
 }
 
@@ -135,9 +122,7 @@ fn links(tree: &str) -> BTreeMap<Id, BTreeSet<Id>> {
     for line in tree.lines().filter(|l| !l.is_empty()) {
         let mut words = line.split_whitespace();
         let mut word = || words.next().unwrap_or_else(|| panic!("cargo tree: {line}"));
-        let depth: usize = word()
-            .parse()
-            .unwrap_or_else(|_| panic!("cargo tree: {line}"));
+        let depth: usize = word().parse().unwrap_or_else(|_| panic!("cargo tree: {line}"));
         let (name, version) = (word().to_owned(), word().trim_start_matches('v').to_owned());
         let id = (name, version);
         links.entry(id.clone()).or_default();

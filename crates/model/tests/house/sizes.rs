@@ -11,10 +11,7 @@ const ASKED_WHY: usize = 600;
 
 #[test]
 fn half_of_the_files_fit_a_screen_or_two() {
-    let mut sizes: Vec<usize> = tree::rust_files()
-        .iter()
-        .map(|f| f.text.lines().count())
-        .collect();
+    let mut sizes: Vec<usize> = tree::rust_files().iter().map(|f| f.text.lines().count()).collect();
     sizes.sort_unstable();
     let at = |share: f64| sizes[((sizes.len() - 1) as f64 * share) as usize];
     let (median, p90) = (at(0.5), at(0.9));
@@ -35,9 +32,7 @@ fn a_long_file_says_why() {
         .filter(|f| f.text.lines().count() > ASKED_WHY)
         .map(|f| f.path)
         .collect();
-    Ratchet::read("files_over_600.txt")
-        .with_reasons()
-        .holds(&long);
+    Ratchet::read("files_over_600.txt").with_reasons().holds(&long);
 }
 
 /// The first screen of a program is the list of what it can do; a role says what it listens on and
@@ -55,8 +50,5 @@ fn programs_and_roles_are_tables_of_contents() {
             over.then(|| format!("{} {lines}", f.path))
         })
         .collect();
-    assert!(
-        over.is_empty(),
-        "over 150 (main) or 100 (role) lines: {over:#?}"
-    );
+    assert!(over.is_empty(), "over 150 (main) or 100 (role) lines: {over:#?}");
 }

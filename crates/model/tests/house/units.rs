@@ -26,10 +26,7 @@ fn units_are_as_closed_as_promised() {
         };
         let said = String::from_utf8_lossy(&rated.stdout);
         let verdict = said.lines().last().unwrap_or("nothing").to_owned();
-        assert!(
-            rated.status.success(),
-            "{name}, limit {limit}/10: {verdict}"
-        );
+        assert!(rated.status.success(), "{name}, limit {limit}/10: {verdict}");
     }
 }
 

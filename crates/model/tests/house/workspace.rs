@@ -14,29 +14,14 @@ const OUTSIDE: &str = "temporal";
 fn every_folder_is_a_member() {
     let folders: BTreeSet<String> = std::fs::read_dir(tree::root().join("crates"))
         .expect("crates/")
-        .map(|entry| {
-            entry
-                .expect("an entry")
-                .file_name()
-                .to_string_lossy()
-                .into_owned()
-        })
+        .map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned())
         .collect();
     let names: BTreeSet<String> = graph().our_names().into_iter().map(str::to_owned).collect();
-    assert_eq!(
-        folders, names,
-        "folder name = crate name, and each is a member"
-    );
+    assert_eq!(folders, names, "folder name = crate name, and each is a member");
     for package in graph().ours() {
-        let folder = Path::new(&package.manifest)
-            .parent()
-            .and_then(Path::file_name);
+        let folder = Path::new(&package.manifest).parent().and_then(Path::file_name);
         assert_eq!(folder.and_then(|f| f.to_str()), Some(package.name.as_str()));
-        assert!(
-            package.source.is_none(),
-            "{} is not from here",
-            package.name
-        );
+        assert!(package.source.is_none(), "{} is not from here", package.name);
     }
 }
 
@@ -62,11 +47,7 @@ fn the_default_members_are_complete() {
 #[test]
 fn only_programs_carry_the_products_name() {
     for package in graph().ours() {
-        assert!(
-            !package.name.starts_with("gpuaas"),
-            "crate {}",
-            package.name
-        );
+        assert!(!package.name.starts_with("gpuaas"), "crate {}", package.name);
         for binary in &package.binaries {
             assert!(
                 binary.starts_with("gpuaas"),
@@ -80,12 +61,7 @@ fn only_programs_carry_the_products_name() {
 #[test]
 fn no_features_of_our_own() {
     for package in graph().ours() {
-        assert!(
-            package.features.is_empty(),
-            "{}: {:?}",
-            package.name,
-            package.features
-        );
+        assert!(package.features.is_empty(), "{}: {:?}", package.name, package.features);
     }
 }
 
@@ -109,17 +85,10 @@ fn crates_inherit_from_the_root() {
         let path = format!("crates/{}/Cargo.toml", package.name);
         let text = tree::read(&path);
         for line in ["version", "edition", "rust-version", "license", "publish"] {
-            assert!(
-                text.contains(&format!("\n{line}.workspace = true")),
-                "{path}: {line}"
-            );
+            assert!(text.contains(&format!("\n{line}.workspace = true")), "{path}: {line}");
         }
         assert!(text.contains("[lints]\nworkspace = true"), "{path}: lints");
         let own = text.lines().filter(|l| l.contains("version = \""));
-        assert_eq!(
-            own.count(),
-            0,
-            "{path}: versions stand in the root Cargo.toml"
-        );
+        assert_eq!(own.count(), 0, "{path}: versions stand in the root Cargo.toml");
     }
 }
