@@ -56,7 +56,8 @@ fn no_shell_where_the_machine_is_touched() {
     let shells = [
         "new(\"sh\"",
         "new(\"bash\"",
-        "sh\",\"-c\"",
+        "\"sh\",\"-c\"",
+        "\"/bin/sh\",\"-c\"",
         "sh\").arg(",
         "sh\").args(",
         "sh-c",
