@@ -77,9 +77,7 @@ impl App {
         let mut conn = db.read().acquire().await.map_err(OpenError::Unreachable)?;
         migrate::check(&mut conn).await?;
         drop(conn);
-        Self::with(db, config)
-            .await
-            .map_err(OpenError::Installation)
+        Self::with(db, config).await.map_err(OpenError::Installation)
     }
 
     /// Around a database that is connected and migrated already.
@@ -124,12 +122,13 @@ async fn ensure_installation(db: &Db) -> sqlx::Result<Installation> {
         .change(&Actor::system("installation"), "installation.create", id)
         .await?;
     let at = OffsetDateTime::from(change.at());
-    let made = sqlx::query("insert into installation (id, cursor_key, created_at) values ($1, $2, $3) on conflict do nothing")
-        .bind(id.uuid())
-        .bind(rand::random::<[u8; 32]>().as_slice())
-        .bind(at)
-        .execute(change.conn())
-        .await?;
+    let made =
+        sqlx::query("insert into installation (id, cursor_key, created_at) values ($1, $2, $3) on conflict do nothing")
+            .bind(id.uuid())
+            .bind(rand::random::<[u8; 32]>().as_slice())
+            .bind(at)
+            .execute(change.conn())
+            .await?;
     if made.rows_affected() == 1 {
         change.commit().await?;
     } else {

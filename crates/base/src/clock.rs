@@ -41,10 +41,7 @@ impl Clock {
     }
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "this is the one place that reads wall time"
-)]
+#[expect(clippy::disallowed_methods, reason = "this is the one place that reads wall time")]
 fn read_wall_time() -> Timestamp {
     OffsetDateTime::now_utc().into()
 }

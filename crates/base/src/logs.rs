@@ -81,9 +81,7 @@ fn escape(line: &[u8]) -> Vec<u8> {
     };
     let mut out = String::with_capacity(line.len());
     for c in String::from_utf8_lossy(body).chars() {
-        if c.is_control()
-            || matches!(c, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-        {
+        if c.is_control() || matches!(c, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}') {
             out.extend(c.escape_unicode());
         } else {
             out.push(c);
@@ -99,8 +97,7 @@ mod tests {
 
     #[test]
     fn a_value_cannot_forge_a_line() {
-        let line =
-            escape("name=\"a\nERROR forged\r\u{1b}[2K\u{2028}\u{9b}x\u{202e}\"\n".as_bytes());
+        let line = escape("name=\"a\nERROR forged\r\u{1b}[2K\u{2028}\u{9b}x\u{202e}\"\n".as_bytes());
         let text = String::from_utf8(line).expect("utf-8");
         assert_eq!(text.matches('\n').count(), 1);
         assert!(text.ends_with('\n'));

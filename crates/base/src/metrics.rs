@@ -78,8 +78,7 @@ pub fn render() -> String {
 
 pub(crate) fn request(route: &RouteInfo, status: StatusCode, took: Duration) {
     let name = format!("{} {}", route.method, route.path);
-    counter!(HTTP_REQUESTS, "route" => name.clone(), "status" => status.as_u16().to_string())
-        .increment(1);
+    counter!(HTTP_REQUESTS, "route" => name.clone(), "status" => status.as_u16().to_string()).increment(1);
     histogram!(HTTP_REQUEST_SECONDS, "route" => name).record(took.as_secs_f64());
 }
 

@@ -50,12 +50,7 @@ enum Outcome {
 
 impl Db {
     /// Opens a change by `actor`. The action is a word of ours (`node.quarantine`), never text from outside.
-    pub async fn change(
-        &self,
-        actor: &Actor,
-        action: &'static str,
-        target: impl Into<Target>,
-    ) -> sqlx::Result<Change> {
+    pub async fn change(&self, actor: &Actor, action: &'static str, target: impl Into<Target>) -> sqlx::Result<Change> {
         Ok(Change {
             tx: self.writer().begin().await?,
             db: self.clone(),
@@ -79,8 +74,7 @@ impl Db {
         target: impl Into<Target>,
         code: Code,
     ) -> sqlx::Result<()> {
-        self.record(actor, action, target.into(), Outcome::Refused(code))
-            .await
+        self.record(actor, action, target.into(), Outcome::Refused(code)).await
     }
 
     /// Records that something permitted was tried and went wrong, where that is worth keeping.
@@ -91,17 +85,10 @@ impl Db {
         target: impl Into<Target>,
         code: Code,
     ) -> sqlx::Result<()> {
-        self.record(actor, action, target.into(), Outcome::Failed(code))
-            .await
+        self.record(actor, action, target.into(), Outcome::Failed(code)).await
     }
 
-    async fn record(
-        &self,
-        actor: &Actor,
-        action: &'static str,
-        target: Target,
-        outcome: Outcome,
-    ) -> sqlx::Result<()> {
+    async fn record(&self, actor: &Actor, action: &'static str, target: Target, outcome: Outcome) -> sqlx::Result<()> {
         let act = Act {
             action,
             target,
@@ -128,15 +115,9 @@ impl Change {
     }
 
     /// An event that everybody hears once this change is committed.
-    pub fn event(
-        &mut self,
-        kind: &'static str,
-        subject: impl Into<Target>,
-        data: impl Serialize,
-    ) -> &mut Self {
+    pub fn event(&mut self, kind: &'static str, subject: impl Into<Target>, data: impl Serialize) -> &mut Self {
         // Data is made of our own types; one that does not serialise is a bug worth seeing in the event itself.
-        let data = serde_json::to_value(data)
-            .unwrap_or_else(|error| json!({ "unserialisable": error.to_string() }));
+        let data = serde_json::to_value(data).unwrap_or_else(|error| json!({ "unserialisable": error.to_string() }));
         self.events.push(Event {
             kind,
             subject: subject.into(),
@@ -194,12 +175,7 @@ impl Change {
     }
 }
 
-async fn insert_event(
-    conn: &mut PgConnection,
-    actor: &Actor,
-    event: &Event,
-    at: Timestamp,
-) -> sqlx::Result<()> {
+async fn insert_event(conn: &mut PgConnection, actor: &Actor, event: &Event, at: Timestamp) -> sqlx::Result<()> {
     sqlx::query(
         "insert into outbox (id, kind, subject_kind, subject_id, data, correlation_id, created_at)
          values ($1, $2, $3, $4, $5, $6, $7)",

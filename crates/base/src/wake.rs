@@ -28,13 +28,7 @@ pub enum Topic {
 }
 
 impl Topic {
-    pub const ALL: [Topic; 5] = [
-        Topic::Tasks,
-        Topic::Outbox,
-        Topic::Events,
-        Topic::Revoked,
-        Topic::Trust,
-    ];
+    pub const ALL: [Topic; 5] = [Topic::Tasks, Topic::Outbox, Topic::Events, Topic::Revoked, Topic::Trust];
 
     pub const fn as_str(self) -> &'static str {
         match self {

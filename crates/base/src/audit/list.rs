@@ -45,11 +45,7 @@ struct EntryRow {
     pos: Option<i64>,
 }
 
-pub async fn list(
-    db: &Db,
-    filter: &AuditFilter,
-    key: &CursorKey,
-) -> Result<api::Page<api::AuditRow>, ApiError> {
+pub async fn list(db: &Db, filter: &AuditFilter, key: &CursorKey) -> Result<api::Page<api::AuditRow>, ApiError> {
     let page = crate::http::page(filter.after.as_deref(), filter.limit, LIST, key)?;
     let rows = read(db, filter, &page).await?;
     Ok(page.answer(rows, LIST, key, |row| (row.at.into(), row.id), show))

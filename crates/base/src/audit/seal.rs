@@ -52,19 +52,14 @@ async fn seal_since(db: &Db, since: Option<OffsetDateTime>) -> sqlx::Result<u64>
         total += sealed;
         counter!(AUDIT_SEALED).increment(sealed);
         if sealed < BATCH as u64 {
-            let age = oldest.map_or(0.0, |at| {
-                (OffsetDateTime::from(db.clock().now()) - at).as_seconds_f64()
-            });
+            let age = oldest.map_or(0.0, |at| (OffsetDateTime::from(db.clock().now()) - at).as_seconds_f64());
             gauge!(AUDIT_UNSEALED_SECONDS).set(age.max(0.0));
             return Ok(total);
         }
     }
 }
 
-async fn seal(
-    db: &Db,
-    since: Option<OffsetDateTime>,
-) -> sqlx::Result<(u64, Option<OffsetDateTime>)> {
+async fn seal(db: &Db, since: Option<OffsetDateTime>) -> sqlx::Result<(u64, Option<OffsetDateTime>)> {
     let mut tx = db.bookkeeping().begin().await?;
     let mine: bool = sqlx::query_scalar("select pg_try_advisory_xact_lock($1)")
         .bind(Lock::AuditSealer.key())
@@ -74,9 +69,7 @@ async fn seal(
         return Ok((0, None));
     }
     // Until the end of this transaction only: nothing else in the process may write seals.
-    sqlx::query("set local role gpuaas_sealer")
-        .execute(&mut *tx)
-        .await?;
+    sqlx::query("set local role gpuaas_sealer").execute(&mut *tx).await?;
     let rows: Vec<AuditRow> = sqlx::query_as(
         "select id, at, actor_kind, actor_id, address, action, target_kind, target_id, outcome, code, correlation_id, details_text
          from audit a
@@ -108,12 +101,14 @@ async fn append(conn: &mut PgConnection, rows: &[AuditRow]) -> sqlx::Result<()> 
         ids.push(row.id);
         hashes.push(hash.clone());
     }
-    sqlx::query("insert into audit_seal (pos, audit_id, hash) select * from unnest($1::bigint[], $2::uuid[], $3::bytea[])")
-        .bind(places)
-        .bind(ids)
-        .bind(hashes)
-        .execute(&mut *conn)
-        .await?;
+    sqlx::query(
+        "insert into audit_seal (pos, audit_id, hash) select * from unnest($1::bigint[], $2::uuid[], $3::bytea[])",
+    )
+    .bind(places)
+    .bind(ids)
+    .bind(hashes)
+    .execute(&mut *conn)
+    .await?;
     sqlx::query(
         "insert into audit_head (pos, hash) values ($1, $2)
          on conflict (only_one) do update set pos = excluded.pos, hash = excluded.hash",

@@ -39,12 +39,7 @@ impl FromStr for Head {
                 hash: hash.parse().ok()?,
             })
         };
-        parse().ok_or_else(|| {
-            ApiError::field(
-                "head",
-                "must be the head of an earlier verification, position:hash",
-            )
-        })
+        parse().ok_or_else(|| ApiError::field("head", "must be the head of an earlier verification, position:hash"))
     }
 }
 
@@ -146,10 +141,7 @@ impl Walk<'_> {
         };
         let hash = chain(&self.hash, row);
         if hash.as_bytes().as_slice() != sealed.hash {
-            return broken(
-                sealed.pos,
-                "the row was altered, or its place in the chain was",
-            );
+            return broken(sealed.pos, "the row was altered, or its place in the chain was");
         }
         self.pos = sealed.pos;
         self.hash = sealed.hash.clone();
@@ -176,14 +168,10 @@ impl Walk<'_> {
             .await?;
         let (pos, hash) = head.unwrap_or((0, GENESIS.to_vec()));
         if pos != self.pos || hash != self.hash {
-            return Ok(cut(
-                "the chain does not end where its head says: seals were cut off",
-            ));
+            return Ok(cut("the chain does not end where its head says: seals were cut off"));
         }
         match self.known {
-            Some(known) if known.pos > self.pos => {
-                Ok(cut("the chain is shorter than the head that was kept"))
-            }
+            Some(known) if known.pos > self.pos => Ok(cut("the chain is shorter than the head that was kept")),
             _ => Ok(None),
         }
     }

@@ -8,6 +8,7 @@ use ::metrics::counter;
 use http::{HeaderMap, header};
 use model::id::{TokenId, UserId};
 use model::signal::Code;
+use model::time::Timestamp;
 use time::OffsetDateTime;
 
 use crate::app::App;
@@ -22,9 +23,7 @@ mod user;
 
 pub use bootstrap::bootstrap_admin;
 pub use role::{Role, Scope, UnknownWord};
-pub use token::{
-    NewToken, TokenRow, TokenSecret, token_by_secret, token_create, token_list, token_revoke,
-};
+pub use token::{NewToken, TokenRow, TokenSecret, token_by_secret, token_create, token_list, token_revoke};
 pub use user::{UserRow, user_create, user_disable, user_list, user_set_roles};
 
 /// A person, known by a token.
@@ -33,6 +32,7 @@ pub struct Principal {
     pub user_id: UserId,
     pub user_name: String,
     pub token_id: TokenId,
+    pub expires_at: Timestamp,
     pub address: Option<IpAddr>,
     /// What this token may do right now.
     scopes: Vec<Scope>,
@@ -67,11 +67,7 @@ fn effective(token: &[Scope], user: &[Scope]) -> Vec<Scope> {
 
 /// Finds out who sent this request. Known tokens that no longer open anything leave an audit row; guesses are counted
 /// only, or a stranger could fill the audit.
-pub async fn authenticate(
-    app: &App,
-    headers: &HeaderMap,
-    address: Option<IpAddr>,
-) -> Result<Principal, ApiError> {
+pub async fn authenticate(app: &App, headers: &HeaderMap, address: Option<IpAddr>) -> Result<Principal, ApiError> {
     let found = look_up(app, headers, address).await;
     if let Err(error) = &found {
         counter!(AUTH_FAILURES, "code" => error.code.as_str()).increment(1);
@@ -79,18 +75,10 @@ pub async fn authenticate(
     found
 }
 
-async fn look_up(
-    app: &App,
-    headers: &HeaderMap,
-    address: Option<IpAddr>,
-) -> Result<Principal, ApiError> {
-    let value = headers
-        .get(header::AUTHORIZATION)
-        .ok_or(Code::Unauthenticated)?;
+async fn look_up(app: &App, headers: &HeaderMap, address: Option<IpAddr>) -> Result<Principal, ApiError> {
+    let value = headers.get(header::AUTHORIZATION).ok_or(Code::Unauthenticated)?;
     let secret = bearer(value).ok_or(Code::TokenInvalid)?;
-    let row = token_by_secret(&app.db, &secret)
-        .await?
-        .ok_or(Code::TokenInvalid)?;
+    let row = token_by_secret(&app.db, &secret).await?.ok_or(Code::TokenInvalid)?;
     let now = OffsetDateTime::from(app.clock.now());
     let trouble = if row.revoked_at.is_some() || row.user_disabled_at.is_some() {
         Some(Code::TokenInvalid)
@@ -100,11 +88,8 @@ async fn look_up(
         None
     };
     if let Some(code) = trouble {
-        let actor =
-            Actor::new(ActorKind::Token, TokenId::from(row.id), correlation_id()).at(address);
-        app.db
-            .refusal(&actor, "token.use", TokenId::from(row.id), code)
-            .await?;
+        let actor = Actor::new(ActorKind::Token, TokenId::from(row.id), correlation_id()).at(address);
+        app.db.refusal(&actor, "token.use", TokenId::from(row.id), code).await?;
         return Err(code.into());
     }
     token::mark_used(&app.db, &row, now).await?;
@@ -112,11 +97,9 @@ async fn look_up(
         user_id: row.user_id.into(),
         user_name: row.user_name,
         token_id: row.id.into(),
+        expires_at: row.expires_at.into(),
         address,
-        scopes: effective(
-            &role::parse_all(&row.scopes),
-            &role::parse_all(&row.user_roles),
-        ),
+        scopes: effective(&role::parse_all(&row.scopes), &role::parse_all(&row.user_roles)),
     })
 }
 

@@ -92,8 +92,5 @@ pub(super) fn parse_all(words: &[String]) -> Vec<Scope> {
 
 /// As the database stores them.
 pub(super) fn words_of(scopes: &[Scope]) -> Vec<String> {
-    scopes
-        .iter()
-        .map(|scope| scope.as_str().to_owned())
-        .collect()
+    scopes.iter().map(|scope| scope.as_str().to_owned()).collect()
 }

@@ -161,11 +161,7 @@ fn missing_user(error: sqlx::Error) -> ApiError {
     let missing = error
         .as_database_error()
         .is_some_and(sqlx::error::DatabaseError::is_foreign_key_violation);
-    if missing {
-        Code::NotFound.into()
-    } else {
-        error.into()
-    }
+    if missing { Code::NotFound.into() } else { error.into() }
 }
 
 pub async fn token_list(db: &Db, page: &Page) -> sqlx::Result<Vec<TokenRow>> {
@@ -188,12 +184,11 @@ pub async fn token_list(db: &Db, page: &Page) -> sqlx::Result<Vec<TokenRow>> {
 pub async fn token_revoke(db: &Db, actor: &Actor, id: TokenId) -> Result<(), ApiError> {
     let mut change = db.change(actor, "token.revoke", id).await?;
     let at = OffsetDateTime::from(change.at());
-    let done =
-        sqlx::query("update api_token set revoked_at = coalesce(revoked_at, $2) where id = $1")
-            .bind(id.uuid())
-            .bind(at)
-            .execute(change.conn())
-            .await?;
+    let done = sqlx::query("update api_token set revoked_at = coalesce(revoked_at, $2) where id = $1")
+        .bind(id.uuid())
+        .bind(at)
+        .execute(change.conn())
+        .await?;
     if done.rows_affected() == 0 {
         return Err(Code::NotFound.into());
     }
@@ -224,13 +219,7 @@ mod tests {
         assert_eq!(text.len(), PREFIX.len() + 43);
         assert_eq!(text.parse(), Ok(secret.clone()));
         assert!(!format!("{secret:?}").contains(&text[7..20]));
-        for bad in [
-            "",
-            "gpuaas_",
-            "gpuaas_AAAA",
-            &text[7..],
-            &format!("{text}A"),
-        ] {
+        for bad in ["", "gpuaas_", "gpuaas_AAAA", &text[7..], &format!("{text}A")] {
             assert!(bad.parse::<TokenSecret>().is_err(), "{bad}");
         }
     }

@@ -21,12 +21,7 @@ pub struct UserRow {
     pub version: i64,
 }
 
-pub async fn user_create(
-    db: &Db,
-    actor: &Actor,
-    name: &str,
-    roles: &[Scope],
-) -> Result<UserId, ApiError> {
+pub async fn user_create(db: &Db, actor: &Actor, name: &str, roles: &[Scope]) -> Result<UserId, ApiError> {
     let id = UserId::new();
     let mut change = db.change(actor, "user.create", id).await?;
     insert(&mut change, id, name, roles).await?;
@@ -34,12 +29,7 @@ pub async fn user_create(
     Ok(id)
 }
 
-pub(super) async fn insert(
-    change: &mut Change,
-    id: UserId,
-    name: &str,
-    roles: &[Scope],
-) -> Result<(), ApiError> {
+pub(super) async fn insert(change: &mut Change, id: UserId, name: &str, roles: &[Scope]) -> Result<(), ApiError> {
     if name.is_empty() || name.len() > 128 || name.chars().any(char::is_control) {
         return Err(ApiError::field(
             "name",
@@ -47,16 +37,14 @@ pub(super) async fn insert(
         ));
     }
     let at = OffsetDateTime::from(change.at());
-    sqlx::query(
-        "insert into app_user (id, name, platform_roles, created_at) values ($1, $2, $3, $4)",
-    )
-    .bind(id.uuid())
-    .bind(name)
-    .bind(words_of(roles))
-    .bind(at)
-    .execute(change.conn())
-    .await
-    .map_err(taken_name)?;
+    sqlx::query("insert into app_user (id, name, platform_roles, created_at) values ($1, $2, $3, $4)")
+        .bind(id.uuid())
+        .bind(name)
+        .bind(words_of(roles))
+        .bind(at)
+        .execute(change.conn())
+        .await
+        .map_err(taken_name)?;
     change.detail(serde_json::json!({ "name": name, "platform_roles": words_of(roles) }));
     Ok(())
 }
@@ -72,20 +60,14 @@ fn taken_name(error: sqlx::Error) -> ApiError {
     }
 }
 
-pub async fn user_set_roles(
-    db: &Db,
-    actor: &Actor,
-    id: UserId,
-    roles: &[Scope],
-) -> Result<(), ApiError> {
+pub async fn user_set_roles(db: &Db, actor: &Actor, id: UserId, roles: &[Scope]) -> Result<(), ApiError> {
     let mut change = db.change(actor, "user.set_roles", id).await?;
     change.detail(serde_json::json!({ "platform_roles": words_of(roles) }));
-    let done =
-        sqlx::query("update app_user set platform_roles = $2, version = version + 1 where id = $1")
-            .bind(id.uuid())
-            .bind(words_of(roles))
-            .execute(change.conn())
-            .await?;
+    let done = sqlx::query("update app_user set platform_roles = $2, version = version + 1 where id = $1")
+        .bind(id.uuid())
+        .bind(words_of(roles))
+        .execute(change.conn())
+        .await?;
     if done.rows_affected() == 0 {
         return Err(Code::NotFound.into());
     }
@@ -96,11 +78,12 @@ pub async fn user_set_roles(
 pub async fn user_disable(db: &Db, actor: &Actor, id: UserId) -> Result<(), ApiError> {
     let mut change = db.change(actor, "user.disable", id).await?;
     let at = OffsetDateTime::from(change.at());
-    let done = sqlx::query("update app_user set disabled_at = coalesce(disabled_at, $2), version = version + 1 where id = $1")
-        .bind(id.uuid())
-        .bind(at)
-        .execute(change.conn())
-        .await?;
+    let done =
+        sqlx::query("update app_user set disabled_at = coalesce(disabled_at, $2), version = version + 1 where id = $1")
+            .bind(id.uuid())
+            .bind(at)
+            .execute(change.conn())
+            .await?;
     if done.rows_affected() == 0 {
         return Err(Code::NotFound.into());
     }

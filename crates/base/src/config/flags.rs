@@ -59,10 +59,7 @@ impl Args for Flags {
                 .help(help);
             if setting.kind == Kind::Switch {
                 // `--managed-postgres` alone means yes.
-                arg = arg
-                    .num_args(0..=1)
-                    .require_equals(true)
-                    .default_missing_value("true");
+                arg = arg.num_args(0..=1).require_equals(true).default_missing_value("true");
             }
             command.arg(arg)
         })

@@ -47,22 +47,13 @@ pub(super) fn resolve(flags: Flags) -> Result<Config, ConfigError> {
     let mut settled = Table::new();
     let mut explained = Vec::new();
     for setting in SETTINGS {
-        let given = flags
-            .given
-            .iter()
-            .rev()
-            .find(|(name, ..)| *name == setting.name);
+        let given = flags.given.iter().rev().find(|(name, ..)| *name == setting.name);
         let (value, origin) = match (given, file.remove(setting.name)) {
             (Some((_, text, origin)), _) => (parse(setting, text, *origin)?, *origin),
             (None, Some(value)) => (Some(value), Origin::File),
-            (None, None) => (
-                parse(setting, setting.default, Origin::Default)?,
-                Origin::Default,
-            ),
+            (None, None) => (parse(setting, setting.default, Origin::Default)?, Origin::Default),
         };
-        let value = value
-            .map(|value| check(setting, value, origin))
-            .transpose()?;
+        let value = value.map(|value| check(setting, value, origin)).transpose()?;
         explained.push(Explained {
             name: setting.name,
             value: show(setting, value.as_ref()),
@@ -89,22 +80,13 @@ pub(super) fn resolve(flags: Flags) -> Result<Config, ConfigError> {
 
 fn read_file(path: &Path) -> Result<Table, ConfigError> {
     let name = || path.display().to_string();
-    let text = std::fs::read_to_string(path).map_err(|source| ConfigError::Unreadable {
-        path: name(),
-        source,
-    })?;
-    text.parse().map_err(|source| ConfigError::NotToml {
-        path: name(),
-        source,
-    })
+    let text = std::fs::read_to_string(path).map_err(|source| ConfigError::Unreadable { path: name(), source })?;
+    text.parse()
+        .map_err(|source| ConfigError::NotToml { path: name(), source })
 }
 
 /// Text from a flag, a variable or the default table. Empty means unset.
-fn parse(
-    setting: &'static Setting,
-    text: &str,
-    origin: Origin,
-) -> Result<Option<Value>, ConfigError> {
+fn parse(setting: &'static Setting, text: &str, origin: Origin) -> Result<Option<Value>, ConfigError> {
     let bad = |why: &str| ConfigError::BadValue {
         key: setting.name,
         origin,
@@ -114,9 +96,7 @@ fn parse(
         return Ok(None);
     }
     Ok(Some(match setting.kind {
-        Kind::Text | Kind::Secret | Kind::Path | Kind::Address | Kind::Choice(_) => {
-            Value::String(text.to_owned())
-        }
+        Kind::Text | Kind::Secret | Kind::Path | Kind::Address | Kind::Choice(_) => Value::String(text.to_owned()),
         Kind::Switch => Value::Boolean(text.parse().map_err(|_| bad("must be true or false"))?),
         Kind::Count => Value::Integer(text.parse().map_err(|_| bad("must be a whole number"))?),
         Kind::List => text
@@ -134,19 +114,15 @@ fn check(setting: &'static Setting, value: Value, origin: Origin) -> Result<Valu
         Kind::Address => text
             .is_none_or(|text| text.parse::<SocketAddr>().is_err())
             .then(|| "must be an address and a port, as in 127.0.0.1:8080".to_owned()),
-        Kind::Switch => value
-            .as_bool()
-            .is_none()
-            .then(|| "must be true or false".to_owned()),
+        Kind::Switch => value.as_bool().is_none().then(|| "must be true or false".to_owned()),
         Kind::Count => value
             .as_integer()
             .is_none_or(|n| n < 1)
             .then(|| "must be a whole number of at least 1".to_owned()),
         Kind::List => {
-            let ok = value.as_array().is_some_and(|list| {
-                list.iter()
-                    .all(|one| one.as_str().is_some_and(|one| !one.is_empty()))
-            });
+            let ok = value
+                .as_array()
+                .is_some_and(|list| list.iter().all(|one| one.as_str().is_some_and(|one| !one.is_empty())));
             (!ok).then(|| "must be a list of texts".to_owned())
         }
         Kind::Choice(words) => text
@@ -165,13 +141,7 @@ fn check(setting: &'static Setting, value: Value, origin: Origin) -> Result<Valu
 
 /// Defaults that follow from other settings.
 fn derive(settled: &mut Table, explained: &mut [Explained]) {
-    let text = |table: &Table, name: &str| {
-        table
-            .get(name)
-            .and_then(Value::as_str)
-            .unwrap_or_default()
-            .to_owned()
-    };
+    let text = |table: &Table, name: &str| table.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
     let keys = PathBuf::from(text(settled, "state_dir"))
         .join("keys")
         .display()
@@ -181,11 +151,7 @@ fn derive(settled: &mut Table, explained: &mut [Explained]) {
         .and_then(|list| list.as_array()?.first()?.as_str())
         .unwrap_or("localhost")
         .to_owned();
-    let host = if host.contains(':') {
-        format!("[{host}]")
-    } else {
-        host
-    };
+    let host = if host.contains(':') { format!("[{host}]") } else { host };
     let url = |listen: &str| {
         let port = text(settled, listen)
             .parse::<SocketAddr>()
@@ -239,8 +205,7 @@ mod tests {
             }
         }
         pub(super) fn keep(text: &str) -> Kept {
-            let path =
-                std::env::temp_dir().join(format!("gpuaas-config-{}.toml", uuid::Uuid::new_v4()));
+            let path = std::env::temp_dir().join(format!("gpuaas-config-{}.toml", uuid::Uuid::new_v4()));
             std::fs::write(&path, text).expect("temp dir is writable");
             Kept(path)
         }
@@ -248,15 +213,10 @@ mod tests {
 
     #[test]
     fn flag_before_file_before_default_and_each_tells_its_origin() {
-        let (_kept, flags) =
-            file("task_lease_s = 7\nwait_hold_s = 8\nnode_names = [\"cp.example\"]");
+        let (_kept, flags) = file("task_lease_s = 7\nwait_hold_s = 8\nnode_names = [\"cp.example\"]");
         let config = flags.with("wait_hold_s", "9").resolve().expect("valid");
         assert_eq!(
-            (
-                config.heartbeat_stale_s,
-                config.task_lease_s,
-                config.wait_hold_s
-            ),
+            (config.heartbeat_stale_s, config.task_lease_s, config.wait_hold_s),
             (50, 7, 9)
         );
         assert_eq!(config.node_url, "https://cp.example:9443");
@@ -291,10 +251,7 @@ mod tests {
                 "`listen_public` from file: must be an address",
             ),
             ("log_format = \"xml\"", "must be one of auto, json, text"),
-            (
-                "node_names = \"a\"",
-                "`node_names` from file: must be a list",
-            ),
+            ("node_names = \"a\"", "`node_names` from file: must be a list"),
             ("= 3", "is not TOML"),
         ] {
             let (_kept, flags) = file(text);
@@ -306,10 +263,7 @@ mod tests {
             .with("wait_hold_s", "soon")
             .resolve()
             .expect_err("not a number");
-        assert_eq!(
-            error.to_string(),
-            "`wait_hold_s` from flag: must be a whole number"
-        );
+        assert_eq!(error.to_string(), "`wait_hold_s` from flag: must be a whole number");
     }
 
     #[test]
@@ -317,11 +271,7 @@ mod tests {
         let mut command = Flags::augment_args(clap::Command::new("test")).term_width(300);
         let help = command.render_long_help().to_string();
         for setting in SETTINGS {
-            assert!(
-                help.contains(&format!("--{}", setting.flag())),
-                "{}",
-                setting.name
-            );
+            assert!(help.contains(&format!("--{}", setting.flag())), "{}", setting.name);
             assert!(help.contains(&setting.variable()), "{}", setting.name);
         }
         command.clone().debug_assert();
@@ -335,11 +285,6 @@ mod tests {
         let config = flags.resolve().expect("valid");
         assert!(config.managed_postgres);
         assert!(!format!("{config:?}").contains("hunter2"));
-        assert!(
-            config
-                .explain()
-                .iter()
-                .all(|one| !one.value.contains("hunter2"))
-        );
+        assert!(config.explain().iter().all(|one| !one.value.contains("hunter2")));
     }
 }

@@ -43,10 +43,7 @@ pub async fn migrate(conn: &mut PgConnection) -> Result<Vec<&'static str>, Migra
     run(conn, MIGRATIONS).await
 }
 
-pub async fn run(
-    conn: &mut PgConnection,
-    list: &[Migration],
-) -> Result<Vec<&'static str>, MigrateError> {
+pub async fn run(conn: &mut PgConnection, list: &[Migration]) -> Result<Vec<&'static str>, MigrateError> {
     // Session lock: the transactions below come and go, the turn stays ours.
     sqlx::query("select pg_advisory_lock($1)")
         .bind(Lock::Migrate.key())
@@ -60,10 +57,7 @@ pub async fn run(
     applied
 }
 
-async fn run_locked(
-    conn: &mut PgConnection,
-    list: &[Migration],
-) -> Result<Vec<&'static str>, MigrateError> {
+async fn run_locked(conn: &mut PgConnection, list: &[Migration]) -> Result<Vec<&'static str>, MigrateError> {
     sqlx::raw_sql(
         "create table if not exists schema_migration (
              version     int primary key,
@@ -86,17 +80,13 @@ async fn run_locked(
         match digest {
             Some(digest) if digest == migration.sha256().as_bytes() => {}
             Some(_) => {
-                return Err(MigrateError::Changed {
-                    name: migration.name,
-                });
+                return Err(MigrateError::Changed { name: migration.name });
             }
             None => {
-                apply(conn, migration)
-                    .await
-                    .map_err(|source| MigrateError::Failed {
-                        name: migration.name,
-                        source,
-                    })?;
+                apply(conn, migration).await.map_err(|source| MigrateError::Failed {
+                    name: migration.name,
+                    source,
+                })?;
                 fresh.push(migration.name);
             }
         }
@@ -107,9 +97,7 @@ async fn run_locked(
 async fn apply(conn: &mut PgConnection, migration: &Migration) -> sqlx::Result<()> {
     let mut tx = conn.begin().await?;
     // Embedded in the binary at build time, so nothing from outside reaches this string.
-    sqlx::raw_sql(AssertSqlSafe(migration.sql))
-        .execute(&mut *tx)
-        .await?;
+    sqlx::raw_sql(AssertSqlSafe(migration.sql)).execute(&mut *tx).await?;
     sqlx::query("insert into schema_migration (version, name, sha256) values ($1, $2, $3)")
         .bind(migration.version)
         .bind(migration.name)
@@ -122,11 +110,7 @@ async fn apply(conn: &mut PgConnection, migration: &Migration) -> sqlx::Result<(
 /// For processes that may not migrate: is the schema at least what this binary was built with? A newer one is fine,
 /// migrations only expand within a release.
 pub async fn check(conn: &mut PgConnection) -> Result<(), MigrateError> {
-    let need = MIGRATIONS
-        .iter()
-        .map(|migration| migration.version)
-        .max()
-        .unwrap_or(0);
+    let need = MIGRATIONS.iter().map(|migration| migration.version).max().unwrap_or(0);
     let exists: bool = sqlx::query_scalar("select to_regclass('schema_migration') is not null")
         .fetch_one(&mut *conn)
         .await?;
@@ -163,9 +147,7 @@ mod tests {
         for (index, migration) in MIGRATIONS.iter().enumerate() {
             assert_eq!(migration.version, index as i32 + 1, "{}", migration.name);
             assert!(
-                migration
-                    .name
-                    .starts_with(&format!("{:04}_", migration.version)),
+                migration.name.starts_with(&format!("{:04}_", migration.version)),
                 "{}",
                 migration.name
             );

@@ -35,8 +35,8 @@ pub struct Db {
 }
 
 impl Db {
-    /// Connects as the role that `url` names and makes sure that the server answers. `postgres://gpuaas_app@/gpuaas?host=/dir` is a
-    /// Unix socket.
+    /// Connects as the role that `url` names and makes sure that the server answers.
+    /// `postgres:///gpuaas?host=/dir&user=gpuaas_app` is a Unix socket.
     pub async fn connect(url: &str, clock: Clock) -> sqlx::Result<Self> {
         let db = Self::lazy(PgConnectOptions::from_str(url)?, clock, 10);
         sqlx::query("select 1").execute(&db.writer).await?;
@@ -46,14 +46,8 @@ impl Db {
     /// Pools of at most `most` connections each, opened when first used.
     pub fn lazy(options: PgConnectOptions, clock: Clock, most: u32) -> Self {
         let options = options.application_name("gpuaasd");
-        let pool = || {
-            PgPoolOptions::new()
-                .max_connections(most)
-                .acquire_timeout(ACQUIRE)
-        };
-        let read_only = options
-            .clone()
-            .options([("default_transaction_read_only", "on")]);
+        let pool = || PgPoolOptions::new().max_connections(most).acquire_timeout(ACQUIRE);
+        let read_only = options.clone().options([("default_transaction_read_only", "on")]);
         Self {
             writer: pool().connect_lazy_with(options.clone()),
             reader: pool().connect_lazy_with(read_only),

@@ -13,11 +13,10 @@ pub const ROLES_SQL: &str = include_str!("roles.sql");
 pub async fn ensure_database(superuser: &PgConnectOptions, name: &str) -> sqlx::Result<()> {
     let mut conn = PgConnection::connect_with(superuser).await?;
     sqlx::raw_sql(ROLES_SQL).execute(&mut conn).await?;
-    let exists: bool =
-        sqlx::query_scalar("select exists (select from pg_database where datname = $1)")
-            .bind(name)
-            .fetch_one(&mut conn)
-            .await?;
+    let exists: bool = sqlx::query_scalar("select exists (select from pg_database where datname = $1)")
+        .bind(name)
+        .fetch_one(&mut conn)
+        .await?;
     if !exists {
         create_database(&mut conn, name, None).await?;
     }
@@ -25,11 +24,7 @@ pub async fn ensure_database(superuser: &PgConnectOptions, name: &str) -> sqlx::
 }
 
 /// `create database` takes no parameters, so the name is checked instead.
-pub(crate) async fn create_database(
-    conn: &mut PgConnection,
-    name: &str,
-    template: Option<&str>,
-) -> sqlx::Result<()> {
+pub(crate) async fn create_database(conn: &mut PgConnection, name: &str, template: Option<&str>) -> sqlx::Result<()> {
     let template = template
         .map(|from| format!(" template {}", plain(from)))
         .unwrap_or_default();

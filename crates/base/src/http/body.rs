@@ -29,8 +29,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
 
     async fn from_request(request: Request, _: &S) -> Result<Self, ApiError> {
         if !is_json(&request) {
-            return Err(ApiError::new(Code::BodyMalformed)
-                .message("the body must be sent as application/json"));
+            return Err(ApiError::new(Code::BodyMalformed).message("the body must be sent as application/json"));
         }
         let limit = request
             .extensions()
@@ -53,32 +52,30 @@ fn is_json(request: &Request) -> bool {
 }
 
 async fn read(request: Request, limit: usize) -> Result<Bytes, ApiError> {
-    axum::body::to_bytes(request.into_body(), limit)
-        .await
-        .map_err(|error| {
-            let too_large = std::error::Error::source(&error)
-                .is_some_and(|source| source.is::<http_body_util::LengthLimitError>());
-            if too_large {
-                ApiError::new(Code::BodyTooLarge).detail("limit_bytes", limit)
-            } else {
-                ApiError::new(Code::BodyMalformed).message("the body ended early")
-            }
-        })
+    axum::body::to_bytes(request.into_body(), limit).await.map_err(|error| {
+        let too_large =
+            std::error::Error::source(&error).is_some_and(|source| source.is::<http_body_util::LengthLimitError>());
+        if too_large {
+            ApiError::new(Code::BodyTooLarge).detail("limit_bytes", limit)
+        } else {
+            ApiError::new(Code::BodyMalformed).message("the body ended early")
+        }
+    })
 }
 
 /// Parses bytes as the typed body; public routes and tests of bodies share it.
 pub(super) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiError> {
     if !nesting_within(bytes, MAX_DEPTH) {
-        return Err(ApiError::new(Code::BodyMalformed)
-            .message(format!("the body nests deeper than {MAX_DEPTH} levels")));
+        return Err(
+            ApiError::new(Code::BodyMalformed).message(format!("the body nests deeper than {MAX_DEPTH} levels"))
+        );
     }
     serde_json::from_slice(bytes).map_err(|error| match error.classify() {
         serde_json::error::Category::Data => {
             let field = locate::path_at(bytes, error.line(), error.column());
             ApiError::field(&field, reason(&error))
         }
-        _ => ApiError::new(Code::BodyMalformed)
-            .message(format!("the body is not valid JSON: {error}")),
+        _ => ApiError::new(Code::BodyMalformed).message(format!("the body is not valid JSON: {error}")),
     })
 }
 
@@ -119,9 +116,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Search<T> {
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
         match Query::<T>::from_request_parts(parts, state).await {
             Ok(Query(value)) => Ok(Search(value)),
-            Err(QueryRejection::FailedToDeserializeQueryString(why)) => {
-                Err(ApiError::field("query", why.body_text()))
-            }
+            Err(QueryRejection::FailedToDeserializeQueryString(why)) => Err(ApiError::field("query", why.body_text())),
             Err(other) => Err(ApiError::internal(other)),
         }
     }

@@ -117,14 +117,13 @@ impl From<Code> for ApiError {
 impl From<sqlx::Error> for ApiError {
     fn from(error: sqlx::Error) -> Self {
         let away = match &error {
-            sqlx::Error::Io(_)
-            | sqlx::Error::PoolTimedOut
-            | sqlx::Error::PoolClosed
-            | sqlx::Error::WorkerCrashed => true,
+            sqlx::Error::Io(_) | sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed | sqlx::Error::WorkerCrashed => {
+                true
+            }
             // Class 08: connection; 53: no room; 57P: being shut down.
-            sqlx::Error::Database(database) => database.code().is_some_and(|state| {
-                state.starts_with("08") || state.starts_with("53") || state.starts_with("57P")
-            }),
+            sqlx::Error::Database(database) => database
+                .code()
+                .is_some_and(|state| state.starts_with("08") || state.starts_with("53") || state.starts_with("57P")),
             _ => false,
         };
         let code = if away {

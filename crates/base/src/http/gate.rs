@@ -84,10 +84,7 @@ async fn admit(gate: &Gate, request: &mut Request) -> Result<(), ApiError> {
 }
 
 async fn refuse(gate: &Gate, actor: &Actor, code: Code) -> sqlx::Result<()> {
-    let target = Target::new(
-        "route",
-        format!("{} {}", gate.route.method, gate.route.path),
-    );
+    let target = Target::new("route", format!("{} {}", gate.route.method, gate.route.path));
     gate.app.db.refusal(actor, "route.call", target, code).await
 }
 
@@ -103,9 +100,7 @@ impl Peer {
 
 /// The address of the other end, if the listener told it.
 fn address(extensions: &http::Extensions) -> Option<IpAddr> {
-    extensions
-        .get::<ConnectInfo<SocketAddr>>()
-        .map(|info| info.0.ip())
+    extensions.get::<ConnectInfo<SocketAddr>>().map(|info| info.0.ip())
 }
 
 impl<S: Send + Sync> FromRequestParts<S> for Principal {
@@ -140,10 +135,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Actor {
         if let Some(principal) = parts.extensions.get::<Principal>() {
             return Ok(principal.actor());
         }
-        let peer = parts
-            .extensions
-            .get::<Peer>()
-            .ok_or(Code::Unauthenticated)?;
+        let peer = parts.extensions.get::<Peer>().ok_or(Code::Unauthenticated)?;
         Ok(peer.actor(address(&parts.extensions)))
     }
 }

@@ -26,28 +26,17 @@ impl Readiness {
     }
 
     pub fn troubles(&self) -> Vec<(&'static str, Code)> {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
 pub fn health_router(app: App, service: &'static str) -> Router {
     let router = Router::new()
-        .route(
-            "/healthz",
-            get(|| async { Json(json!({ "status": "ok" })) }),
-        )
+        .route("/healthz", get(|| async { Json(json!({ "status": "ok" })) }))
         .route("/readyz", get(ready))
         .route(
             "/metrics",
-            get(|| async {
-                (
-                    [(header::CONTENT_TYPE, "text/plain; version=0.0.4")],
-                    metrics::render(),
-                )
-            }),
+            get(|| async { ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], metrics::render()) }),
         )
         .with_state(app);
     finish(router, Shell::new(service))
@@ -68,8 +57,5 @@ async fn ready(State(app): State<App>) -> (StatusCode, Json<Value>) {
         .iter()
         .map(|(part, code)| json!({ "part": part, "code": code }))
         .collect();
-    (
-        status,
-        Json(json!({ "ready": troubles.is_empty(), "troubles": list })),
-    )
+    (status, Json(json!({ "ready": troubles.is_empty(), "troubles": list })))
 }

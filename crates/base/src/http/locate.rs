@@ -71,11 +71,7 @@ fn render(stack: &[Level]) -> String {
             Level::Array { index } => path.push_str(&format!("[{index}]")),
         }
     }
-    if path.is_empty() {
-        "body".to_owned()
-    } else {
-        path
-    }
+    if path.is_empty() { "body".to_owned() } else { path }
 }
 
 fn offset(bytes: &[u8], line: usize, column: usize) -> usize {

@@ -26,9 +26,7 @@ pub fn openapi(routes: &[RouteInfo], info: &Info) -> Value {
     let mut paths: Map<String, Value> = Map::new();
     for route in routes {
         let operation = operation(route, &mut generator, &error);
-        let path = paths
-            .entry(route.path.to_owned())
-            .or_insert_with(|| json!({}));
+        let path = paths.entry(route.path.to_owned()).or_insert_with(|| json!({}));
         path[route.method.as_str().to_ascii_lowercase()] = operation;
     }
     let mut document = json!({
@@ -87,7 +85,8 @@ fn operation(route: &RouteInfo, generator: &mut SchemaGenerator, error: &Schema)
         operation["parameters"] = Value::Array(parameters);
     }
     if let Some(schema) = route.takes {
-        operation["requestBody"] = json!({ "required": true, "content": { "application/json": { "schema": schema(generator) } } });
+        operation["requestBody"] =
+            json!({ "required": true, "content": { "application/json": { "schema": schema(generator) } } });
     }
     operation
 }
@@ -114,11 +113,7 @@ fn operation_id(route: &RouteInfo) -> String {
         .split(|c: char| !c.is_ascii_alphanumeric())
         .filter(|word| !word.is_empty());
     let path: Vec<&str> = words.collect();
-    format!(
-        "{}_{}",
-        route.method.as_str().to_ascii_lowercase(),
-        path.join("_")
-    )
+    format!("{}_{}", route.method.as_str().to_ascii_lowercase(), path.join("_"))
 }
 
 fn path_parameters(path: &str) -> Vec<Value> {

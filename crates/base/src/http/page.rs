@@ -42,18 +42,10 @@ impl PageQuery {
 }
 
 /// The same for queries that have filters beside the page.
-pub fn page(
-    after: Option<&str>,
-    limit: Option<u32>,
-    list: &'static str,
-    key: &CursorKey,
-) -> Result<Page, ApiError> {
+pub fn page(after: Option<&str>, limit: Option<u32>, list: &'static str, key: &CursorKey) -> Result<Page, ApiError> {
     let limit = limit.unwrap_or(LIMIT);
     if !(1..=LIMIT_MOST).contains(&limit) {
-        return Err(ApiError::field(
-            "limit",
-            format!("must be between 1 and {LIMIT_MOST}"),
-        ));
+        return Err(ApiError::field("limit", format!("must be between 1 and {LIMIT_MOST}")));
     }
     let after = after.map(|text| key.open(list, text)).transpose()?;
     Ok(Page { after, limit })
@@ -67,10 +59,7 @@ impl Page {
 
     /// Bind these two where the query says `($1::timestamptz is null or (created_at, id) < ($1, $2))`.
     pub fn after_parts(&self) -> (Option<time::OffsetDateTime>, Option<Uuid>) {
-        (
-            self.after.map(|(at, _)| at.into()),
-            self.after.map(|(_, id)| id),
-        )
+        (self.after.map(|(at, _)| at.into()), self.after.map(|(_, id)| id))
     }
 
     /// Cuts the extra row off, makes the cursor and shows the rest. `place` tells where a row stands.
@@ -121,22 +110,14 @@ impl CursorKey {
 
     pub fn open(&self, list: &'static str, text: &str) -> Result<(Timestamp, Uuid), ApiError> {
         let invalid = || ApiError::new(Code::CursorInvalid);
-        let bytes = BASE64URL_NOPAD
-            .decode(text.as_bytes())
-            .map_err(|_| invalid())?;
+        let bytes = BASE64URL_NOPAD.decode(text.as_bytes()).map_err(|_| invalid())?;
         let (place, tag) = bytes.split_at_checked(PLACE).ok_or_else(invalid)?;
-        if !bool::from(subtle::ConstantTimeEq::ct_eq(
-            tag,
-            self.tag(list, place).as_slice(),
-        )) {
+        if !bool::from(subtle::ConstantTimeEq::ct_eq(tag, self.tag(list, place).as_slice())) {
             return Err(invalid());
         }
         let (at, id) = place.split_at_checked(8).ok_or_else(invalid)?;
         let at = i64::from_be_bytes(at.try_into().map_err(|_| invalid())?);
-        Ok((
-            Timestamp::from_millis(at),
-            Uuid::from_slice(id).map_err(|_| invalid())?,
-        ))
+        Ok((Timestamp::from_millis(at), Uuid::from_slice(id).map_err(|_| invalid())?))
     }
 
     fn tag(&self, list: &str, place: &[u8]) -> [u8; TAG] {
@@ -162,21 +143,12 @@ mod tests {
         assert_eq!(key.open("nodes", &text).ok(), Some(place));
         assert!(key.open("tasks", &text).is_err());
         assert!(CursorKey::new(&[8; 32]).open("nodes", &text).is_err());
-        for bad in [
-            "",
-            "AAAA",
-            "not base64!",
-            &text[..text.len() - 1],
-            &format!("{text}A"),
-        ] {
+        for bad in ["", "AAAA", "not base64!", &text[..text.len() - 1], &format!("{text}A")] {
             assert!(key.open("nodes", bad).is_err(), "{bad}");
         }
         let mut forged = text.into_bytes();
         forged[3] ^= 1;
-        assert!(
-            key.open("nodes", &String::from_utf8(forged).expect("ascii"))
-                .is_err()
-        );
+        assert!(key.open("nodes", &String::from_utf8(forged).expect("ascii")).is_err());
     }
 
     #[test]
@@ -197,11 +169,7 @@ mod tests {
             key.open("nodes", &next).ok(),
             Some((Timestamp::from_millis(2), Uuid::nil()))
         );
-        assert!(
-            page.answer(vec![1], "nodes", &key, place, |n| n)
-                .next
-                .is_none()
-        );
+        assert!(page.answer(vec![1], "nodes", &key, place, |n| n).next.is_none());
         for limit in [0, 201] {
             assert!(
                 PageQuery {

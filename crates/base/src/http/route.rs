@@ -67,21 +67,9 @@ macro_rules! methods {
 }
 
 impl<S: Clone + Send + Sync + 'static> Route<S> {
-    methods!(
-        get = GET,
-        post = POST,
-        put = PUT,
-        patch = PATCH,
-        delete = DELETE
-    );
+    methods!(get = GET, post = POST, put = PUT, patch = PATCH, delete = DELETE);
 
-    fn new<H, T>(
-        method: Method,
-        filter: MethodFilter,
-        path: &'static str,
-        access: Access,
-        handler: H,
-    ) -> Self
+    fn new<H, T>(method: Method, filter: MethodFilter, path: &'static str, access: Access, handler: H) -> Self
     where
         H: Handler<T, S>,
         T: 'static,
@@ -188,10 +176,7 @@ impl<S: Clone + Send + Sync + 'static> Routes<S> {
                 route: Arc::new(route.info),
             };
             let path = state.route.path;
-            router.route(
-                path,
-                route.handler.route_layer(from_fn_with_state(state, gate)),
-            )
+            router.route(path, route.handler.route_layer(from_fn_with_state(state, gate)))
         })
     }
 }

@@ -46,19 +46,12 @@ pub struct Shell {
 
 impl Shell {
     pub fn new(service: &'static str) -> Self {
-        Self {
-            service,
-            hosts: None,
-        }
+        Self { service, hosts: None }
     }
 
     /// For dev: answers only to loopback names.
     pub fn loopback_only(mut self) -> Self {
-        self.hosts = Some(
-            ["127.0.0.1", "localhost", "[::1]"]
-                .map(str::to_owned)
-                .to_vec(),
-        );
+        self.hosts = Some(["127.0.0.1", "localhost", "[::1]"].map(str::to_owned).to_vec());
         self
     }
 }
@@ -74,7 +67,8 @@ pub fn finish(router: Router, shell: Shell) -> Router {
 async fn around(State(shell): State<Arc<Shell>>, mut request: Request, next: Next) -> Response {
     let id = given_id(&request).unwrap_or_else(Uuid::now_v7);
     request.extensions_mut().insert(Correlation(id));
-    let span = tracing::info_span!("request", correlation_id = %id, method = %request.method(), path = request.uri().path());
+    let span =
+        tracing::info_span!("request", correlation_id = %id, method = %request.method(), path = request.uri().path());
     let answer = async {
         if !host_allowed(&shell, &request) {
             return ApiError::new(Code::HostRefused).into_response();

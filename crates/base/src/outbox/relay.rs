@@ -55,10 +55,9 @@ async fn stamp(db: &Db) -> sqlx::Result<u64> {
         return Ok(0);
     }
     // The lock is held until after the commit is visible, so the next batch counts on from this one.
-    let oldest: Option<OffsetDateTime> =
-        sqlx::query_scalar("select min(created_at) from outbox where seq is null")
-            .fetch_one(&mut *tx)
-            .await?;
+    let oldest: Option<OffsetDateTime> = sqlx::query_scalar("select min(created_at) from outbox where seq is null")
+        .fetch_one(&mut *tx)
+        .await?;
     let stamped = sqlx::query(
         "with next as (
              select id, (select coalesce(max(seq), 0) from outbox) + row_number() over (order by drawn) as seq
@@ -71,9 +70,7 @@ async fn stamp(db: &Db) -> sqlx::Result<u64> {
     .await?
     .rows_affected();
     tx.commit().await?;
-    let age = oldest.map_or(0.0, |at| {
-        (OffsetDateTime::from(db.clock().now()) - at).as_seconds_f64()
-    });
+    let age = oldest.map_or(0.0, |at| (OffsetDateTime::from(db.clock().now()) - at).as_seconds_f64());
     gauge!(OUTBOX_UNSTAMPED_SECONDS).set(age.max(0.0));
     Ok(stamped)
 }

@@ -37,8 +37,7 @@ pub async fn send(db: Db, stop: CancellationToken) {
                 tracing::warn!(%error, "wake-up not sent; others will find the work by their sweep until it is");
                 conn = None;
                 for topic in topics {
-                    wake.inner.dirty[topic as usize]
-                        .store(true, std::sync::atomic::Ordering::SeqCst);
+                    wake.inner.dirty[topic as usize].store(true, std::sync::atomic::Ordering::SeqCst);
                 }
                 wake.inner.unsent.notify_one();
                 tokio::select! {
@@ -111,9 +110,7 @@ async fn listen_once(db: &Db, wake: &Wake, pause: &mut Duration) -> sqlx::Result
         if words.next() == Some(wake.inner.process.to_string().as_str()) {
             continue; // rung here already, when it was raised
         }
-        words
-            .filter_map(Topic::parse)
-            .for_each(|topic| wake.ring(topic));
+        words.filter_map(Topic::parse).for_each(|topic| wake.ring(topic));
     }
     Ok(())
 }

@@ -1,0 +1,10 @@
+//! Everything here runs on a real PostgreSQL: one database per test.
+
+mod audit;
+mod auth;
+mod events;
+mod http;
+mod managed;
+mod migrations;
+mod transaction;
+mod wakes;
