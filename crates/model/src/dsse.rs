@@ -32,7 +32,12 @@ pub struct Signature {
 
 /// The bytes that are signed: lengths first, so that no two (type, payload) pairs share an encoding.
 fn pae(payload_type: &str, payload: &[u8]) -> Vec<u8> {
-    let mut out = format!("DSSEv1 {} {payload_type} {} ", payload_type.len(), payload.len()).into_bytes();
+    let mut out = format!(
+        "DSSEv1 {} {payload_type} {} ",
+        payload_type.len(),
+        payload.len()
+    )
+    .into_bytes();
     out.extend_from_slice(payload);
     out
 }
@@ -45,14 +50,18 @@ pub fn sign(payload_type: &str, payload: &[u8], keys: &[&SigningKey]) -> Envelop
         payload: BASE64.encode(payload),
         signatures: keys
             .iter()
-            .map(|key| Signature { keyid: key.keyid(), sig: BASE64.encode(&key.sign(&message)) })
+            .map(|key| Signature {
+                keyid: key.keyid(),
+                sig: BASE64.encode(&key.sign(&message)),
+            })
             .collect(),
     }
 }
 
 /// Serialises and signs.
 pub fn sign_json<T: Serialize>(payload_type: &str, document: &T, keys: &[&SigningKey]) -> Envelope {
-    let bytes = serde_json::to_vec(document).expect("our own documents have string keys and no failing serialisers");
+    let bytes = serde_json::to_vec(document)
+        .expect("our own documents have string keys and no failing serialisers");
     sign(payload_type, &bytes, keys)
 }
 
@@ -74,12 +83,18 @@ impl Envelope {
 
     /// The payload, not verified: for a digest or a first look, never for a decision.
     pub fn payload_unverified(&self) -> Result<Vec<u8>, Code> {
-        BASE64.decode(self.payload.as_bytes()).map_err(|_| Code::EnvelopeMalformed)
+        BASE64
+            .decode(self.payload.as_bytes())
+            .map_err(|_| Code::EnvelopeMalformed)
     }
 
     /// The payload, once its one signature verifies under the key that `find` knows for it. The type is compared
     /// after the signature, so that a stranger learns nothing from the difference.
-    pub fn open(&self, payload_type: &str, find: impl Fn(&KeyId) -> Result<PublicKey, Code>) -> Result<Vec<u8>, Code> {
+    pub fn open(
+        &self,
+        payload_type: &str,
+        find: impl Fn(&KeyId) -> Result<PublicKey, Code>,
+    ) -> Result<Vec<u8>, Code> {
         let [signature] = self.signatures.as_slice() else {
             return Err(Code::EnvelopeMalformed);
         };
@@ -108,11 +123,14 @@ impl Envelope {
     fn signed_by(&self, key: &PublicKey, payload: &[u8]) -> bool {
         let message = pae(&self.payload_type, payload);
         let keyid = key.keyid();
-        self.signatures.iter().filter(|s| s.keyid == keyid).any(|s| {
-            BASE64
-                .decode(s.sig.as_bytes())
-                .is_ok_and(|signature| key.verifies(&message, &signature))
-        })
+        self.signatures
+            .iter()
+            .filter(|s| s.keyid == keyid)
+            .any(|s| {
+                BASE64
+                    .decode(s.sig.as_bytes())
+                    .is_ok_and(|signature| key.verifies(&message, &signature))
+            })
     }
 }
 
@@ -132,10 +150,19 @@ mod tests {
     #[test]
     fn only_the_signed_bytes_under_the_signed_type_open() {
         let key = SigningKey::generate();
-        let find = |id: &KeyId| if *id == key.keyid() { Ok(key.public()) } else { Err(Code::KeyUnknown) };
+        let find = |id: &KeyId| {
+            if *id == key.keyid() {
+                Ok(key.public())
+            } else {
+                Err(Code::KeyUnknown)
+            }
+        };
         let envelope = sign("type/a", b"{\"x\":1}", &[&key]);
         assert_eq!(envelope.open("type/a", find), Ok(b"{\"x\":1}".to_vec()));
-        assert_eq!(envelope.open("type/b", find), Err(Code::PayloadTypeMismatch));
+        assert_eq!(
+            envelope.open("type/b", find),
+            Err(Code::PayloadTypeMismatch)
+        );
 
         let mut retyped = envelope.clone();
         retyped.payload_type = "type/b".to_owned();
@@ -153,13 +180,22 @@ mod tests {
     fn one_key_counts_once() {
         let key = SigningKey::generate();
         let envelope = sign("t", b"p", &[&key, &key]);
-        assert_eq!(envelope.count_signers(b"p", &[key.public(), key.public()]), 1);
+        assert_eq!(
+            envelope.count_signers(b"p", &[key.public(), key.public()]),
+            1
+        );
     }
 
     #[test]
     fn size_and_depth_are_refused_before_parsing() {
-        assert_eq!(Envelope::parse(&vec![b' '; MAX_BYTES + 1]), Err(Code::EnvelopeTooLarge));
+        assert_eq!(
+            Envelope::parse(&vec![b' '; MAX_BYTES + 1]),
+            Err(Code::EnvelopeTooLarge)
+        );
         assert_eq!(Envelope::parse(&[b'['; 1000]), Err(Code::EnvelopeTooDeep));
-        assert_eq!(Envelope::parse(b"{\"payloadType\":\"x\"}"), Err(Code::EnvelopeMalformed));
+        assert_eq!(
+            Envelope::parse(b"{\"payloadType\":\"x\"}"),
+            Err(Code::EnvelopeMalformed)
+        );
     }
 }

@@ -41,18 +41,26 @@ impl EnrolmentToken {
 impl FromStr for EnrolmentToken {
     type Err = EnrolmentTokenError;
     fn from_str(text: &str) -> Result<Self, EnrolmentTokenError> {
-        let body = text.trim().strip_prefix(PREFIX).ok_or(EnrolmentTokenError)?;
+        let body = text
+            .trim()
+            .strip_prefix(PREFIX)
+            .ok_or(EnrolmentTokenError)?;
         if body.len() > 4096 {
             return Err(EnrolmentTokenError);
         }
-        let json = BASE64URL_NOPAD.decode(body.as_bytes()).map_err(|_| EnrolmentTokenError)?;
+        let json = BASE64URL_NOPAD
+            .decode(body.as_bytes())
+            .map_err(|_| EnrolmentTokenError)?;
         serde_json::from_slice(&json).map_err(|_| EnrolmentTokenError)
     }
 }
 
 impl fmt::Debug for EnrolmentToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("EnrolmentToken").field("url", &self.url).field("dev", &self.dev).finish_non_exhaustive()
+        f.debug_struct("EnrolmentToken")
+            .field("url", &self.url)
+            .field("dev", &self.dev)
+            .finish_non_exhaustive()
     }
 }
 

@@ -60,7 +60,10 @@ pub struct Refusal {
 
 impl Refusal {
     pub fn new(code: Code, detail: impl Into<String>) -> Self {
-        Self { code, detail: detail.into() }
+        Self {
+            code,
+            detail: detail.into(),
+        }
     }
 }
 
@@ -103,28 +106,40 @@ impl Times {
 
     fn skewed(&self) -> bool {
         let tolerance = CLOCK_TOLERANCE_S * 1000;
-        self.server.is_some_and(|server| self.clock.since_ms(server).abs() > tolerance)
+        self.server
+            .is_some_and(|server| self.clock.since_ms(server).abs() > tolerance)
             || self.floor.since_ms(self.clock) > tolerance
     }
 }
 
 /// Size, nesting, shape, key, signature, type, payload, audience, node, epoch: in this order.
-pub fn authenticate(bytes: &[u8], trust: &Trust, me: Identity, now: Timestamp) -> Result<Authentic, Refusal> {
+pub fn authenticate(
+    bytes: &[u8],
+    trust: &Trust,
+    me: Identity,
+    now: Timestamp,
+) -> Result<Authentic, Refusal> {
     let envelope = Envelope::parse(bytes)?;
     let mut purposes = Vec::new();
     if let [signature] = envelope.signatures.as_slice() {
         purposes.clone_from(&trust.key(&signature.keyid, now)?.purposes);
     }
-    let payload = envelope.open(TASK_TYPE, |keyid| trust.key(keyid, now).map(|key| key.public))?;
+    let payload = envelope.open(TASK_TYPE, |keyid| {
+        trust.key(keyid, now).map(|key| key.public)
+    })?;
     let sha256 = Sha256::of(&payload);
-    let payload: TaskPayload = dsse::parse_payload(&payload).map_err(|(code, why)| Refusal::new(code, why))?;
+    let payload: TaskPayload =
+        dsse::parse_payload(&payload).map_err(|(code, why)| Refusal::new(code, why))?;
     if payload.v != 1 {
         return Err(Refusal::new(Code::PayloadMalformed, "v must be 1"));
     }
     if let Ok(known) = payload.task_type.parse::<crate::task::TaskType>()
         && !purposes.contains(&known.spec().purpose)
     {
-        return Err(Refusal::new(Code::KeyNotUsable, format!("this key may not sign {known}")));
+        return Err(Refusal::new(
+            Code::KeyNotUsable,
+            format!("this key may not sign {known}"),
+        ));
     }
     if payload.aud != trust.aud() {
         return Err(Code::WrongAudience.into());
@@ -146,7 +161,10 @@ pub fn admit(authentic: &Authentic, trust: &Trust, times: Times) -> Result<Task,
         .map_err(|(code, why)| Refusal::new(code, why))?;
     let spec = task.task_type().spec();
     if payload.max_runtime_s > spec.max_runtime_s {
-        return Err(Refusal::new(Code::ParamsInvalid, format!("max_runtime_s: at most {}", spec.max_runtime_s)));
+        return Err(Refusal::new(
+            Code::ParamsInvalid,
+            format!("max_runtime_s: at most {}", spec.max_runtime_s),
+        ));
     }
     if spec.changes_host {
         if trust.expired(times.now()) {

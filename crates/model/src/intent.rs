@@ -43,12 +43,19 @@ pub struct Intent {
 #[serde(tag = "wish", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Wish {
     /// An account on a whole machine.
-    Machine { node_id: NodeId, username: Name, uid: Uid, ssh_public_keys: Vec<SshKey>, gpu_access: bool },
+    Machine {
+        node_id: NodeId,
+        username: Name,
+        uid: Uid,
+        ssh_public_keys: Vec<SshKey>,
+        gpu_access: bool,
+    },
 }
 
 impl Wish {
     pub fn to_bytes(&self) -> Vec<u8> {
-        serde_json::to_vec(self).expect("our own documents have string keys and no failing serialisers")
+        serde_json::to_vec(self)
+            .expect("our own documents have string keys and no failing serialisers")
     }
 }
 
@@ -59,19 +66,37 @@ impl Intent {
 
     pub fn open(envelope: &Envelope, key: &PublicKey) -> Result<Self, Code> {
         let payload = envelope
-            .open(INTENT_TYPE, |keyid| if *keyid == key.keyid() { Ok(*key) } else { Err(Code::IntentInvalid) })
+            .open(INTENT_TYPE, |keyid| {
+                if *keyid == key.keyid() {
+                    Ok(*key)
+                } else {
+                    Err(Code::IntentInvalid)
+                }
+            })
             .map_err(|_| Code::IntentInvalid)?;
         dsse::parse_payload(&payload).map_err(|_| Code::IntentInvalid)
     }
 
     /// The operation that this intent allows for a task, if it covers it: same allocation, same node, same
     /// account, same keys; and in time, except for taking away, which needs no person to be there.
-    pub fn covers(&self, wish_bytes: &[u8], task: &Task, node: NodeId, now: Timestamp) -> Result<OpId, Code> {
+    pub fn covers(
+        &self,
+        wish_bytes: &[u8],
+        task: &Task,
+        node: NodeId,
+        now: Timestamp,
+    ) -> Result<OpId, Code> {
         if Sha256::of(wish_bytes) != self.wish_sha256 {
             return Err(Code::IntentInvalid);
         }
         let wish: Wish = serde_json::from_slice(wish_bytes).map_err(|_| Code::IntentInvalid)?;
-        let Wish::Machine { node_id, username, uid, ssh_public_keys, gpu_access } = &wish;
+        let Wish::Machine {
+            node_id,
+            username,
+            uid,
+            ssh_public_keys,
+            gpu_access,
+        } = &wish;
         let in_time = now <= self.expires_at;
         let covered = match task {
             Task::ProvisionUser(params) => {
@@ -83,12 +108,18 @@ impl Intent {
                     && params.gpu_access == *gpu_access
             }
             Task::DeprovisionUser(params) => {
-                params.allocation_id == self.allocation_id && params.username == *username && params.uid == *uid
+                params.allocation_id == self.allocation_id
+                    && params.username == *username
+                    && params.uid == *uid
             }
             Task::HealthProbe(_) => false,
         };
         if covered && *node_id == node {
-            Ok(derive_op(self.allocation_id, task.task_type().as_str(), self.generation))
+            Ok(derive_op(
+                self.allocation_id,
+                task.task_type().as_str(),
+                self.generation,
+            ))
         } else {
             Err(Code::IntentMissing)
         }

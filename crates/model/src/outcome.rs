@@ -60,7 +60,13 @@ impl ResultPayload {
     /// The result, if this node's executor signed it.
     pub fn open(envelope: &Envelope, key: &PublicKey) -> Result<Self, Code> {
         let payload = envelope
-            .open(RESULT_TYPE, |keyid| if *keyid == key.keyid() { Ok(*key) } else { Err(Code::ResultSignatureInvalid) })
+            .open(RESULT_TYPE, |keyid| {
+                if *keyid == key.keyid() {
+                    Ok(*key)
+                } else {
+                    Err(Code::ResultSignatureInvalid)
+                }
+            })
             .map_err(|_| Code::ResultSignatureInvalid)?;
         dsse::parse_payload(&payload).map_err(|_| Code::ResultMalformed)
     }

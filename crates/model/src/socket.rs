@@ -19,18 +19,46 @@ pub const MAX_FRAME: usize = 512 * 1024;
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum FromAgent {
     /// Asked first on every connection, and whenever the agent wants to know; answered by `State`.
-    Hello { request_id: u64 },
-    Offer { task_id: TaskId, fence: u64, envelope: Envelope, server_time: Timestamp },
+    Hello {
+        request_id: u64,
+    },
+    Offer {
+        task_id: TaskId,
+        fence: u64,
+        envelope: Envelope,
+        server_time: Timestamp,
+    },
     /// The control plane has answered a result for good.
-    Acked { task_id: TaskId, status: u16 },
-    Cancel { task_id: TaskId },
+    Acked {
+        task_id: TaskId,
+        status: u16,
+    },
+    Cancel {
+        task_id: TaskId,
+    },
     /// Send every result that is not acknowledged again.
     Results {},
-    Trust { request_id: u64, bundle: Box<Bundle> },
-    EnrolKeys { request_id: u64 },
-    Enrolled { request_id: u64, enrolled: Box<Enrolled> },
-    RenewToken { request_id: u64, kind: CertificateKind, working_csr: Option<String>, server_time: Timestamp },
-    DeviceChain { request_id: u64, chain: String },
+    Trust {
+        request_id: u64,
+        bundle: Box<Bundle>,
+    },
+    EnrolKeys {
+        request_id: u64,
+    },
+    Enrolled {
+        request_id: u64,
+        enrolled: Box<Enrolled>,
+    },
+    RenewToken {
+        request_id: u64,
+        kind: CertificateKind,
+        working_csr: Option<String>,
+        server_time: Timestamp,
+    },
+    DeviceChain {
+        request_id: u64,
+        chain: String,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -48,18 +76,49 @@ pub struct Enrolled {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum FromExecutor {
-    State { request_id: u64, state: Box<ExecutorState> },
+    State {
+        request_id: u64,
+        state: Box<ExecutorState>,
+    },
     /// Journalled: it survives anything from here on.
-    Accepted { task_id: TaskId, fence: u64 },
+    Accepted {
+        task_id: TaskId,
+        fence: u64,
+    },
     /// Not taken, and no signed result can be made (not enrolled, out of disk); offer it again later.
-    NotTaken { task_id: TaskId, code: Code },
-    Progress { task: HeldTask },
-    Done { task_id: TaskId, fence: u64, envelope: Envelope },
-    Trusted { request_id: u64, manifest_version: u64 },
-    Keys { request_id: u64, keys: Box<EnrolmentKeys> },
-    Token { request_id: u64, jwt: String, device_csr: Option<String> },
-    Ok { request_id: u64 },
-    Failed { request_id: u64, code: Code, detail: String },
+    NotTaken {
+        task_id: TaskId,
+        code: Code,
+    },
+    Progress {
+        task: HeldTask,
+    },
+    Done {
+        task_id: TaskId,
+        fence: u64,
+        envelope: Envelope,
+    },
+    Trusted {
+        request_id: u64,
+        manifest_version: u64,
+    },
+    Keys {
+        request_id: u64,
+        keys: Box<EnrolmentKeys>,
+    },
+    Token {
+        request_id: u64,
+        jwt: String,
+        device_csr: Option<String>,
+    },
+    Ok {
+        request_id: u64,
+    },
+    Failed {
+        request_id: u64,
+        code: Code,
+        detail: String,
+    },
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -76,6 +135,9 @@ pub struct ExecutorState {
     pub tasks: Vec<HeldTask>,
     pub results_pending: u32,
     pub disk: Option<Disk>,
+    /// Why it takes no task at all, if so.
+    #[serde(default)]
+    pub trouble: Option<Code>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -120,7 +182,11 @@ pub fn encode<T: Serialize>(message: &T) -> Result<Vec<u8>, FrameError> {
 /// The body's length, from the first four bytes.
 pub fn body_length(header: [u8; 4]) -> Result<usize, FrameError> {
     let length = u32::from_be_bytes(header) as usize;
-    if length > MAX_FRAME { Err(FrameError::TooLarge(length)) } else { Ok(length) }
+    if length > MAX_FRAME {
+        Err(FrameError::TooLarge(length))
+    } else {
+        Ok(length)
+    }
 }
 
 pub fn decode<T: for<'de> Deserialize<'de>>(body: &[u8]) -> Result<T, FrameError> {
@@ -139,13 +205,24 @@ mod tests {
         let frame = encode(&FromAgent::Hello { request_id: 7 }).expect("small");
         let (header, body) = frame.split_first_chunk::<4>().expect("header");
         assert_eq!(body_length(*header), Ok(body.len()));
-        assert!(matches!(decode(body), Ok(FromAgent::Hello { request_id: 7 })));
+        assert!(matches!(
+            decode(body),
+            Ok(FromAgent::Hello { request_id: 7 })
+        ));
     }
 
     #[test]
     fn hostile_frames_are_errors() {
-        assert_eq!(body_length([0xff; 4]), Err(FrameError::TooLarge(0xffff_ffff)));
-        for body in [&b"{\"run\":{\"command\":\"id\"}}"[..], b"{\"hello\":{\"request_id\":1,\"more\":2}}", b"", b"[]"] {
+        assert_eq!(
+            body_length([0xff; 4]),
+            Err(FrameError::TooLarge(0xffff_ffff))
+        );
+        for body in [
+            &b"{\"run\":{\"command\":\"id\"}}"[..],
+            b"{\"hello\":{\"request_id\":1,\"more\":2}}",
+            b"",
+            b"[]",
+        ] {
             assert!(decode::<FromAgent>(body).is_err());
         }
     }

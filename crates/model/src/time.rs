@@ -90,7 +90,11 @@ impl FromStr for Timestamp {
     }
 }
 
-crate::text_serde!(Timestamp, "Timestamp", "^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}.*$");
+crate::text_serde!(
+    Timestamp,
+    "Timestamp",
+    "^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}.*$"
+);
 
 #[cfg(test)]
 mod tests {

@@ -15,7 +15,9 @@ pub const DELEGATION_TYPE: &str = "application/vnd.gpuaas.delegation.v1+json";
 pub const MANIFEST_TYPE: &str = "application/vnd.gpuaas.task-keys.v1+json";
 
 /// What a task key may sign. One key, one purpose.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Purpose {
     Slice,
@@ -26,7 +28,13 @@ pub enum Purpose {
 }
 
 impl Purpose {
-    pub const ALL: [Purpose; 5] = [Self::Slice, Self::Allocation, Self::Terminal, Self::Oci, Self::Diag];
+    pub const ALL: [Purpose; 5] = [
+        Self::Slice,
+        Self::Allocation,
+        Self::Terminal,
+        Self::Oci,
+        Self::Diag,
+    ];
 
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -127,7 +135,10 @@ impl Trust {
             return Err(Code::RootMismatch);
         }
         let manifest = read_manifest(&delegation, &bundle.manifest)?;
-        Ok(Self { delegation, manifest })
+        Ok(Self {
+            delegation,
+            manifest,
+        })
     }
 
     /// The next documents. A new delegation needs the old roots' threshold and its own; versions never go back;
@@ -135,8 +146,12 @@ impl Trust {
     pub fn advance(&self, bundle: &Bundle) -> Result<Self, Code> {
         let (delegation, payload) = read_delegation(&bundle.delegation)?;
         if delegation != self.delegation {
-            let old = bundle.delegation.count_signers(&payload, &self.delegation.roots) >= self.delegation.threshold;
-            let new = bundle.delegation.count_signers(&payload, &delegation.roots) >= delegation.threshold;
+            let old = bundle
+                .delegation
+                .count_signers(&payload, &self.delegation.roots)
+                >= self.delegation.threshold;
+            let new = bundle.delegation.count_signers(&payload, &delegation.roots)
+                >= delegation.threshold;
             let same_house = delegation.aud == self.delegation.aud;
             if !(old && new && same_house && delegation.version > self.delegation.version) {
                 return Err(Code::ManifestRejected);
@@ -148,7 +163,10 @@ impl Trust {
         {
             return Err(Code::ManifestRejected);
         }
-        Ok(Self { delegation, manifest })
+        Ok(Self {
+            delegation,
+            manifest,
+        })
     }
 
     pub fn aud(&self) -> InstallationId {
@@ -165,7 +183,12 @@ impl Trust {
 
     /// The key, if it is known and may verify now.
     pub fn key(&self, keyid: &KeyId, now: Timestamp) -> Result<&ManifestKey, Code> {
-        let key = self.manifest.keys.iter().find(|k| k.keyid == *keyid).ok_or(Code::KeyUnknown)?;
+        let key = self
+            .manifest
+            .keys
+            .iter()
+            .find(|k| k.keyid == *keyid)
+            .ok_or(Code::KeyUnknown)?;
         if !key.status.verifies() || now < key.not_before || now > key.not_after {
             return Err(Code::KeyNotUsable);
         }
@@ -183,7 +206,10 @@ fn read_delegation(envelope: &Envelope) -> Result<(Delegation, Vec<u8>), Code> {
     ids.sort_unstable();
     ids.dedup();
     // A threshold of zero would accept anything, a doubled root would count for two.
-    if delegation.threshold == 0 || ids.len() != delegation.roots.len() || delegation.threshold > ids.len() {
+    if delegation.threshold == 0
+        || ids.len() != delegation.roots.len()
+        || delegation.threshold > ids.len()
+    {
         return Err(Code::ManifestRejected);
     }
     Ok((delegation, payload))
@@ -191,7 +217,11 @@ fn read_delegation(envelope: &Envelope) -> Result<(Delegation, Vec<u8>), Code> {
 
 fn read_manifest(delegation: &Delegation, envelope: &Envelope) -> Result<Manifest, Code> {
     let payload = envelope.open(MANIFEST_TYPE, |keyid| {
-        if *keyid == delegation.manifest_key.keyid() { Ok(delegation.manifest_key) } else { Err(Code::ManifestRejected) }
+        if *keyid == delegation.manifest_key.keyid() {
+            Ok(delegation.manifest_key)
+        } else {
+            Err(Code::ManifestRejected)
+        }
     });
     let payload = payload.map_err(|_| Code::ManifestRejected)?;
     let manifest: Manifest = dsse::parse_payload(&payload).map_err(|_| Code::ManifestRejected)?;

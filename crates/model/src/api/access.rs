@@ -10,7 +10,9 @@ use crate::id::{TokenId, UserId};
 use crate::time::Timestamp;
 
 /// What a token may do. There is no scope that opens a tenant's terminal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Scope {
     /// Tokens and users.
@@ -49,7 +51,10 @@ pub struct ScopeError;
 impl FromStr for Scope {
     type Err = ScopeError;
     fn from_str(text: &str) -> Result<Self, ScopeError> {
-        Self::ALL.into_iter().find(|s| s.as_str() == text).ok_or(ScopeError)
+        Self::ALL
+            .into_iter()
+            .find(|s| s.as_str() == text)
+            .ok_or(ScopeError)
     }
 }
 
@@ -80,6 +85,7 @@ pub struct TokenView {
     pub created_at: Timestamp,
     pub expires_at: Timestamp,
     pub last_used_at: Option<Timestamp>,
+    pub revoked_at: Option<Timestamp>,
 }
 
 /// `GET /v1/me`.

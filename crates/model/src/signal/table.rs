@@ -448,7 +448,7 @@ codes! {
     ServerUnreachable "server_unreachable" 0 retry "caller"
         "The command line cannot reach the API at its URL."
         "Check the URL by `gpuaas config show`, the network and the CA file; start a local one by `make dev`."
-    WaitTimedOut "wait_timed_out" 0 retry "caller"
+    WaitStopped "wait_stopped" 0 retry "caller"
         "The command stopped waiting; what it asked for goes on."
         "Look again later with the command that was printed, or wait longer with --timeout."
 

@@ -143,7 +143,11 @@ impl std::fmt::Display for TaskType {
 impl std::str::FromStr for TaskType {
     type Err = Code;
     fn from_str(text: &str) -> Result<Self, Code> {
-        Self::ALL.iter().copied().find(|t| t.as_str() == text).ok_or(Code::UnsupportedType)
+        Self::ALL
+            .iter()
+            .copied()
+            .find(|t| t.as_str() == text)
+            .ok_or(Code::UnsupportedType)
     }
 }
 
@@ -154,7 +158,13 @@ impl Task {
             .parse()
             .map_err(|code| (code, format!("this build has no task type {task_type:?}")))?;
         if known.spec().version != version {
-            return Err((Code::UnsupportedType, format!("this build has {known} version {}, not {version}", known.spec().version)));
+            return Err((
+                Code::UnsupportedType,
+                format!(
+                    "this build has {known} version {}, not {version}",
+                    known.spec().version
+                ),
+            ));
         }
         if !json::nesting_within(params.get().as_bytes(), json::MAX_DEPTH) {
             return Err((Code::ParamsInvalid, "nested too deeply".to_owned()));
@@ -176,6 +186,9 @@ pub struct TypeVersions {
 pub fn announced() -> Vec<TypeVersions> {
     TaskType::ALL
         .iter()
-        .map(|t| TypeVersions { task_type: t.as_str().to_owned(), versions: vec![t.spec().version] })
+        .map(|t| TypeVersions {
+            task_type: t.as_str().to_owned(),
+            versions: vec![t.spec().version],
+        })
         .collect()
 }

@@ -63,11 +63,35 @@ mod tests {
         for good in ["a", "ada", "t-1", "abcdefghijklmnopqrstuvwxyz01234"] {
             assert!(good.parse::<Name>().is_ok(), "{good}");
         }
-        for bad in ["", "-a", "1a", "A", "a_b", "a.b", "a/b", "a b", "a\n", "a;b", "ä", "abcdefghijklmnopqrstuvwxyz012345"] {
+        for bad in [
+            "",
+            "-a",
+            "1a",
+            "A",
+            "a_b",
+            "a.b",
+            "a/b",
+            "a b",
+            "a\n",
+            "a;b",
+            "ä",
+            "abcdefghijklmnopqrstuvwxyz012345",
+        ] {
             assert_eq!(bad.parse::<Name>(), Err(NameError::Malformed), "{bad:?}");
         }
-        for reserved in ["root", "alloc", "qemu", "gpuaas", "gpuaas-x", "libvirt-qemu"] {
-            assert_eq!(reserved.parse::<Name>(), Err(NameError::Reserved), "{reserved}");
+        for reserved in [
+            "root",
+            "alloc",
+            "qemu",
+            "gpuaas",
+            "gpuaas-x",
+            "libvirt-qemu",
+        ] {
+            assert_eq!(
+                reserved.parse::<Name>(),
+                Err(NameError::Reserved),
+                "{reserved}"
+            );
         }
     }
 }

@@ -30,7 +30,9 @@ pub struct SshKey {
 pub enum SshKeyError {
     #[error("an SSH public key is one line of at most 8 KiB: type, base64, optional comment")]
     Malformed,
-    #[error("the key type must come first and be one of ssh-ed25519, ecdsa, ssh-rsa or a security key; options are not accepted")]
+    #[error(
+        "the key type must come first and be one of ssh-ed25519, ecdsa, ssh-rsa or a security key; options are not accepted"
+    )]
     KindRefused,
     #[error("an RSA key needs at least {MIN_RSA_BITS} bits, this one has {bits}")]
     RsaTooShort { bits: usize },
@@ -48,9 +50,14 @@ impl FromStr for SshKey {
         }
         let mut words = line.split(' ').filter(|w| !w.is_empty());
         let kind = words.next().ok_or(SshKeyError::Malformed)?;
-        let kind = *TYPES.iter().find(|t| **t == kind).ok_or(SshKeyError::KindRefused)?;
+        let kind = *TYPES
+            .iter()
+            .find(|t| **t == kind)
+            .ok_or(SshKeyError::KindRefused)?;
         let body = words.next().ok_or(SshKeyError::Malformed)?;
-        let blob = BASE64.decode(body.as_bytes()).map_err(|_| SshKeyError::Malformed)?;
+        let blob = BASE64
+            .decode(body.as_bytes())
+            .map_err(|_| SshKeyError::Malformed)?;
         check_blob(kind, &blob)?;
         Ok(Self { kind, blob })
     }
@@ -70,7 +77,9 @@ fn check_blob(kind: &str, blob: &[u8]) -> Result<(), SshKeyError> {
     }
     let well_formed = match (kind, fields.as_slice()) {
         ("ssh-ed25519", [key]) => key.len() == 32,
-        ("sk-ssh-ed25519@openssh.com", [key, application]) => key.len() == 32 && !application.is_empty(),
+        ("sk-ssh-ed25519@openssh.com", [key, application]) => {
+            key.len() == 32 && !application.is_empty()
+        }
         ("sk-ecdsa-sha2-nistp256@openssh.com", [curve, point, application]) => {
             *curve == b"nistp256" && point.len() == 65 && !application.is_empty()
         }
@@ -89,11 +98,17 @@ fn check_blob(kind: &str, blob: &[u8]) -> Result<(), SshKeyError> {
         },
         _ => false,
     };
-    if well_formed { Ok(()) } else { Err(SshKeyError::Malformed) }
+    if well_formed {
+        Ok(())
+    } else {
+        Err(SshKeyError::Malformed)
+    }
 }
 
 fn field(bytes: &[u8]) -> Result<(&[u8], &[u8]), SshKeyError> {
-    let (length, rest) = bytes.split_first_chunk::<4>().ok_or(SshKeyError::Malformed)?;
+    let (length, rest) = bytes
+        .split_first_chunk::<4>()
+        .ok_or(SshKeyError::Malformed)?;
     let length = u32::from_be_bytes(*length) as usize;
     if length > rest.len() {
         return Err(SshKeyError::Malformed);
@@ -149,8 +164,16 @@ mod tests {
     #[test]
     fn short_rsa_names_its_length() {
         let modulus = |bytes: usize| [&[0u8][..], &vec![0xff; bytes]].concat();
-        let rsa = |bytes| format!("ssh-rsa {}", blob(&[b"ssh-rsa", &[1, 0, 1], &modulus(bytes)]));
-        assert_eq!(rsa(256).parse::<SshKey>(), Err(SshKeyError::RsaTooShort { bits: 2048 }));
+        let rsa = |bytes| {
+            format!(
+                "ssh-rsa {}",
+                blob(&[b"ssh-rsa", &[1, 0, 1], &modulus(bytes)])
+            )
+        };
+        assert_eq!(
+            rsa(256).parse::<SshKey>(),
+            Err(SshKeyError::RsaTooShort { bits: 2048 })
+        );
         assert!(rsa(384).parse::<SshKey>().is_ok());
     }
 
@@ -168,9 +191,15 @@ mod tests {
             format!("{good}\r\ncommand=\"id\" {good}"),
             format!("\n{good}"),
             format!("{good} comment\u{0}"),
-            format!("ssh-ed25519-cert-v01@openssh.com {}", blob(&[b"ssh-ed25519-cert-v01@openssh.com", &[7; 32]])),
+            format!(
+                "ssh-ed25519-cert-v01@openssh.com {}",
+                blob(&[b"ssh-ed25519-cert-v01@openssh.com", &[7; 32]])
+            ),
             format!("ssh-rsa {}", blob(&[b"ssh-ed25519", &[7; 32]])),
-            format!("ssh-ed25519 {}", blob(&[b"ssh-ed25519", &[7; 32], b"extra"])),
+            format!(
+                "ssh-ed25519 {}",
+                blob(&[b"ssh-ed25519", &[7; 32], b"extra"])
+            ),
             format!("ssh-ed25519 {}", blob(&[b"ssh-ed25519", &[7; 31]])),
             format!("{good} {}", "x".repeat(1024 * 1024)),
             String::new(),

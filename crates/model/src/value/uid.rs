@@ -5,7 +5,9 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(try_from = "u32", into = "u32")]
 #[schemars(extend("minimum" = 20000, "maximum" = 59999))]
 pub struct Uid(u32);
@@ -26,7 +28,11 @@ impl Uid {
 impl TryFrom<u32> for Uid {
     type Error = UidError;
     fn try_from(uid: u32) -> Result<Self, UidError> {
-        if (Self::MIN..=Self::MAX).contains(&uid) { Ok(Self(uid)) } else { Err(UidError) }
+        if (Self::MIN..=Self::MAX).contains(&uid) {
+            Ok(Self(uid))
+        } else {
+            Err(UidError)
+        }
     }
 }
 

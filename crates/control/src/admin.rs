@@ -1,0 +1,33 @@
+//! What the person at the server's own keyboard can do: make the keys, make the first administrator.
+
+use base::App;
+use base::auth::bootstrap_admin;
+use fleet::trust;
+
+/// `gpuaasd trust init`.
+pub async fn trust_init(app: &App) -> anyhow::Result<String> {
+    let dir = app.config.keys_dir.clone();
+    let report = trust::init(app, &dir, app.config.dev).await?;
+    let keys = dir.display();
+    Ok(if report.made {
+        format!(
+            "installation   {}\nroot_sha256    {}\nkeys           {keys}\n\nMove {keys}/root.key off this machine now: it signs who may sign, and nothing here needs it day by day.\n",
+            app.installation, report.root_sha256
+        )
+    } else {
+        format!(
+            "installation   {}\nroot_sha256    {}\nnothing to do: the keys in {keys} are in use\n",
+            app.installation, report.root_sha256
+        )
+    })
+}
+
+/// `gpuaasd admin bootstrap NAME`. The secret goes to standard output once.
+pub async fn bootstrap(app: &App, name: &str) -> anyhow::Result<String> {
+    let token = bootstrap_admin(&app.db, name).await?;
+    Ok(format!(
+        "{}\n\nThis token of {name} is shown once and ends at {}. Use it:\n  printf %s TOKEN | gpuaas auth login --url URL --with-token\n",
+        token.secret.reveal(),
+        token.expires_at
+    ))
+}

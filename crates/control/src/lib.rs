@@ -1,0 +1,10 @@
+//! The control plane as a library: which roles there are, what each listens on and which loops it runs. The binary
+//! `gpuaasd` and the development platform both start what is here.
+
+pub mod admin;
+pub mod openapi;
+pub mod role;
+pub mod roles;
+pub mod routes;
+
+pub use role::Role;

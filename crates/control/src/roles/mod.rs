@@ -1,0 +1,4 @@
+//! One short file per role: what the process listens on and which loops it runs.
+
+pub mod api;
+pub mod outbox_relay;

@@ -1,0 +1,147 @@
+//! Renewal: a device credential vouches, by a signed token, for a new certificate in its own name. The names are
+//! checked before issuing and again on what was issued; a token works once.
+
+use base::http::{Answer, ApiError, correlation_id};
+use base::tx::{Actor, Target};
+use base::wake::Topic;
+use model::id::NodeId;
+use model::node_api::{CertificateAnswer, CertificateKind, CertificateRequest};
+use model::signal::Code;
+use model::state::NodeState;
+use wire::spiffe::Spiffe;
+use wire::tls::PeerCertificate;
+
+use super::device_token::{self, DeviceToken, Expected};
+use super::store::{self, Place};
+use super::{CaError, Issued};
+use crate::Fleet;
+use crate::node::store as nodes;
+
+pub(crate) async fn renew(fleet: &Fleet, node: NodeId, request: CertificateRequest) -> Answer<CertificateAnswer> {
+    let actor = Actor::node(node, correlation_id());
+    match attempt(fleet, node, &request, &actor).await {
+        Err(error) if error.code != Code::ClockSkew && error.status().is_client_error() => {
+            fleet
+                .app
+                .db
+                .refusal(&actor, "certificate.renew", Target::from(node), error.code)
+                .await?;
+            Err(error)
+        }
+        other => other,
+    }
+}
+
+async fn attempt(
+    fleet: &Fleet,
+    node: NodeId,
+    request: &CertificateRequest,
+    actor: &Actor,
+) -> Answer<CertificateAnswer> {
+    let now = fleet.app.clock.now();
+    let csr_der = csr_der(&request.csr)?;
+    let expected = Expected {
+        device_root: fleet.ca.device_root(),
+        audience: &fleet.token_audience(),
+        csr_der: &csr_der,
+        now,
+    };
+    let token = device_token::open(&request.token, &expected).map_err(|(code, why)| {
+        let error = ApiError::new(code).message(why);
+        if code == Code::ClockSkew {
+            error.detail("server_time", now.to_string())
+        } else {
+            error
+        }
+    })?;
+    let epoch = named_node(fleet, &token, node)?;
+    let mut change = fleet.app.db.change(actor, "certificate.renew", node).await?;
+    let row = nodes::lock(&mut change, node).await?.ok_or(Code::NotFound)?;
+    let device = store::by_serial(fleet.app.db.read(), &token.device.serial)
+        .await?
+        .ok_or(Code::CertUnknown)?;
+    if device.revoked_at.is_some() || row.epoch != epoch as i64 || row.state()? == NodeState::Removed {
+        return Err(Code::CertRevoked.into());
+    }
+    if device.node_id != Some(node.uuid()) || device.kind != "device" {
+        return Err(Code::CertNameMismatch.into());
+    }
+    if !store::renewal_token_take(&mut change, &token.jti, token.expires_at).await? {
+        return Err(ApiError::new(Code::DeviceTokenInvalid).message("this token was used before"));
+    }
+    let generation = store::generation(change.conn(), node, epoch, request.kind).await? + 1;
+    let issued = issue(fleet, request, &token.name)?;
+    store::insert(
+        &mut change,
+        &issued,
+        Place {
+            node,
+            epoch,
+            kind: request.kind,
+            generation,
+        },
+    )
+    .await?;
+    change.detail(serde_json::json!({ "serial": issued.serial, "kind": request.kind, "generation": generation }));
+    change.event(
+        "certificate.issued",
+        node,
+        serde_json::json!({ "serial": issued.serial, "kind": request.kind, "not_after": issued.not_after }),
+    );
+    change.wake(Topic::Revoked);
+    change.commit().await?;
+    Ok(CertificateAnswer {
+        chain: issued.pem,
+        ca_bundle: fleet.ca.bundle_pem(),
+        generation,
+        not_after: issued.not_after,
+    })
+}
+
+/// The epoch, if the certificate that vouches names this node of this installation.
+fn named_node(fleet: &Fleet, token: &DeviceToken, node: NodeId) -> Result<u64, ApiError> {
+    match &token.name {
+        Spiffe::Node {
+            installation,
+            node_id,
+            epoch,
+        } if *installation == fleet.app.installation && *node_id == node => Ok(*epoch),
+        _ => Err(Code::CertNameMismatch.into()),
+    }
+}
+
+fn issue(fleet: &Fleet, request: &CertificateRequest, name: &Spiffe) -> Result<Issued, ApiError> {
+    let now = fleet.app.clock.now();
+    let issued = match request.kind {
+        CertificateKind::Working => fleet
+            .ca
+            .issue_working(&request.csr, name, fleet.limits.working_life_s, now),
+        CertificateKind::Device => fleet
+            .ca
+            .issue_device(&request.csr, name, fleet.limits.device_life_s, now),
+    };
+    let issued = issued.map_err(refused)?;
+    // Whatever signed it: what goes out carries the name that was asked for, or it does not go out.
+    let chain = wire::pem::certificates(&issued.pem).map_err(ApiError::internal)?;
+    let leaf = PeerCertificate::parse(&chain[0]).map_err(ApiError::internal)?;
+    if leaf.spiffe.as_ref() != Some(name) {
+        return Err(Code::CertNameMismatch.into());
+    }
+    Ok(issued)
+}
+
+pub(crate) fn refused(error: CaError) -> ApiError {
+    match error {
+        CaError::ForeignName => Code::CertNameMismatch.into(),
+        CaError::Csr(why) => ApiError::new(Code::CsrInvalid).message(why),
+        other @ (CaError::Rcgen(_) | CaError::Keys(_)) => ApiError::internal(other),
+    }
+}
+
+fn csr_der(pem: &str) -> Result<Vec<u8>, ApiError> {
+    if pem.len() > 16 * 1024 {
+        return Err(ApiError::new(Code::CsrInvalid).message("larger than 16 KiB"));
+    }
+    let (_, pem) = x509_parser::pem::parse_x509_pem(pem.as_bytes()).map_err(|_| Code::CsrInvalid)?;
+    Ok(pem.contents)
+}

@@ -1,0 +1,266 @@
+//! Who may speak as a node, checked on every request and not only at the handshake: (node, epoch, serial, not
+//! revoked, not expired), from memory. The table is swept every two seconds and on every revocation; when the last
+//! good sweep is too old, everybody is refused rather than somebody wrongly admitted.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+use base::auth::Role;
+use base::http::ApiError;
+use model::id::{NodeId, SessionId};
+use model::signal::Code;
+use model::state::NodeState;
+use model::time::Timestamp;
+use sqlx::PgPool;
+use uuid::Uuid;
+use wire::spiffe::Spiffe;
+use wire::tls::PeerCertificate;
+
+use crate::Fleet;
+
+/// A node whose certificate was accepted for this very request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeCaller {
+    pub node_id: NodeId,
+    pub epoch: u64,
+    pub serial: String,
+    pub not_after: Timestamp,
+}
+
+/// Anybody with a certificate of ours.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Caller {
+    Node(NodeCaller),
+    Role { role: Role, instance: String },
+}
+
+/// What the table knows of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NodeEntry {
+    pub epoch: u64,
+    pub state: NodeState,
+    pub session: Option<SessionId>,
+}
+
+pub struct IdentityTable {
+    table: RwLock<Table>,
+    max_age: Duration,
+    /// Refusals that left an audit row lately.
+    noted: Mutex<HashMap<(String, Code), Instant>>,
+}
+
+struct Table {
+    /// Serials that are issued, unexpired and not revoked, with the node they belong to; none for roles.
+    live: HashMap<String, Option<(NodeId, u64)>>,
+    nodes: HashMap<NodeId, NodeEntry>,
+    swept: Option<Instant>,
+}
+
+#[derive(sqlx::FromRow)]
+struct NodeRow {
+    id: Uuid,
+    epoch: i64,
+    state: String,
+    session_id: Option<Uuid>,
+}
+
+impl IdentityTable {
+    pub(crate) fn new(max_age_ms: u64) -> Self {
+        let table = Table {
+            live: HashMap::new(),
+            nodes: HashMap::new(),
+            swept: None,
+        };
+        Self {
+            table: RwLock::new(table),
+            max_age: Duration::from_millis(max_age_ms),
+            noted: Mutex::default(),
+        }
+    }
+
+    /// Reads everything anew. The moment that counts is the one before the query.
+    pub async fn refresh(&self, pool: &PgPool) -> sqlx::Result<()> {
+        let began = Instant::now();
+        let serials: Vec<(String, Option<Uuid>, Option<i64>)> = sqlx::query_as(
+            "select serial, node_id, epoch from certificate
+             where revoked_at is null and kind <> 'device' and not_after > now() - interval '5 minutes'",
+        )
+        .fetch_all(pool)
+        .await?;
+        let nodes: Vec<NodeRow> =
+            sqlx::query_as("select id, epoch, state, session_id from node where state <> 'removed'")
+                .fetch_all(pool)
+                .await?;
+        let live = serials
+            .into_iter()
+            .map(|(serial, node, epoch)| (serial, node.map(|id| (id.into(), epoch.unwrap_or(0) as u64))))
+            .collect();
+        let nodes = nodes
+            .into_iter()
+            .filter_map(|row| Some((row.id.into(), entry(&row)?)))
+            .collect();
+        let mut table = self.write();
+        table.live = live;
+        table.nodes = nodes;
+        table.swept = Some(began);
+        Ok(())
+    }
+
+    pub fn age(&self) -> Option<Duration> {
+        self.read().swept.map(|at| at.elapsed())
+    }
+
+    pub fn node(&self, node: NodeId) -> Option<NodeEntry> {
+        self.read().nodes.get(&node).copied()
+    }
+
+    /// A session that this process has just written; the other replicas read the row when they are asked.
+    pub(crate) fn note_session(&self, node: NodeId, session: SessionId) {
+        if let Some(entry) = self.write().nodes.get_mut(&node) {
+            entry.session = Some(session);
+        }
+    }
+
+    fn read(&self) -> std::sync::RwLockReadGuard<'_, Table> {
+        self.table.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> std::sync::RwLockWriteGuard<'_, Table> {
+        self.table.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn entry(row: &NodeRow) -> Option<NodeEntry> {
+    Some(NodeEntry {
+        epoch: row.epoch as u64,
+        state: row.state.parse().ok()?,
+        session: row.session_id.map(Into::into),
+    })
+}
+
+impl Fleet {
+    /// The caller, if their certificate still stands. An unknown serial is looked up once: another replica may
+    /// have issued it a moment ago.
+    pub async fn identify(&self, certificate: &PeerCertificate) -> Result<Caller, ApiError> {
+        if self.identity.age().is_none_or(|age| age > self.identity.max_age) {
+            return Err(Code::IdentityStale.into());
+        }
+        let name = certificate.spiffe.as_ref().ok_or(Code::CertUnknown)?;
+        let now = self.app.clock.now();
+        if now > certificate.not_after {
+            return Err(Code::CertExpired.into());
+        }
+        let known = self.identity.read().live.get(&certificate.serial).copied();
+        let owner = match known {
+            Some(owner) => owner,
+            None => self.look_up(&certificate.serial).await?,
+        };
+        match (name, owner) {
+            (
+                Spiffe::Node {
+                    installation,
+                    node_id,
+                    epoch,
+                },
+                Some((owner, of_epoch)),
+            ) if *installation == self.app.installation && *node_id == owner && *epoch == of_epoch => {
+                self.node_now(*node_id, *epoch).await?;
+                Ok(Caller::Node(NodeCaller {
+                    node_id: *node_id,
+                    epoch: *epoch,
+                    serial: certificate.serial.clone(),
+                    not_after: certificate.not_after,
+                }))
+            }
+            (
+                Spiffe::Role {
+                    installation,
+                    role,
+                    instance,
+                },
+                None,
+            ) if *installation == self.app.installation => {
+                let role = role.parse().map_err(|_| Code::RoleForbidden)?;
+                Ok(Caller::Role {
+                    role,
+                    instance: instance.clone(),
+                })
+            }
+            _ => Err(Code::CertNameMismatch.into()),
+        }
+    }
+
+    async fn look_up(&self, serial: &str) -> Result<Option<(NodeId, u64)>, ApiError> {
+        let row = crate::certificate::store::by_serial(self.app.db.read(), serial)
+            .await?
+            .ok_or(Code::CertUnknown)?;
+        if row.revoked_at.is_some() {
+            return Err(Code::CertRevoked.into());
+        }
+        // A device credential vouches for renewals; it opens no door of its own.
+        if row.kind == "device" {
+            return Err(Code::CertNameMismatch.into());
+        }
+        let owner = row.node_id.map(|id| (id.into(), row.epoch.unwrap_or(0) as u64));
+        self.identity.write().live.insert(serial.to_owned(), owner);
+        Ok(owner)
+    }
+
+    /// The node behind a live certificate, read once from its row if this process has not met it.
+    async fn node_now(&self, node: NodeId, epoch: u64) -> Result<NodeEntry, ApiError> {
+        let entry = match self.identity.node(node) {
+            Some(entry) if entry.epoch >= epoch => entry,
+            _ => self.read_node(node).await?,
+        };
+        if entry.epoch != epoch || entry.state == NodeState::Removed {
+            return Err(Code::CertRevoked.into());
+        }
+        Ok(entry)
+    }
+
+    /// The row of a node, and the table's memory of it made current.
+    pub(crate) async fn read_node(&self, node: NodeId) -> Result<NodeEntry, ApiError> {
+        let row: Option<NodeRow> = sqlx::query_as("select id, epoch, state, session_id from node where id = $1")
+            .bind(node.uuid())
+            .fetch_optional(self.app.db.read())
+            .await?;
+        let entry = row.as_ref().and_then(entry).ok_or(Code::CertRevoked)?;
+        self.identity.write().nodes.insert(node, entry);
+        Ok(entry)
+    }
+}
+
+impl Fleet {
+    /// Asked again while a request is held: the handshake is long past, the certificate may not stand any more.
+    pub async fn still_stands(&self, caller: &NodeCaller) -> Result<(), ApiError> {
+        if self.identity.age().is_none_or(|age| age > self.identity.max_age) {
+            return Err(Code::IdentityStale.into());
+        }
+        if self.app.clock.now() > caller.not_after {
+            return Err(Code::CertExpired.into());
+        }
+        if !self.identity.read().live.contains_key(&caller.serial) {
+            self.look_up(&caller.serial).await?;
+        }
+        self.node_now(caller.node_id, caller.epoch).await.map(|_| ())
+    }
+
+    /// Leaves an audit row for a refused certificate, at most one a minute for each name and code: a node that
+    /// keeps knocking must not fill the audit log.
+    pub(crate) async fn note_refused(&self, name: &str, code: Code) -> sqlx::Result<()> {
+        let fresh = {
+            let mut noted = self.identity.noted.lock().unwrap_or_else(PoisonError::into_inner);
+            noted.retain(|_, at| at.elapsed() < Duration::from_secs(60));
+            noted.len() < 10_000 && noted.insert((name.to_owned(), code), Instant::now()).is_none()
+        };
+        if !fresh {
+            return Ok(());
+        }
+        let actor = base::Actor::new(base::ActorKind::Node, name, base::http::correlation_id());
+        self.app
+            .db
+            .refusal(&actor, "certificate.use", base::Target::new("certificate", name), code)
+            .await
+    }
+}

@@ -1,0 +1,107 @@
+//! Intents: signed when a request was authorised, stored in the same transaction, and asked again by `enqueue`.
+
+use base::Change;
+use base::http::{Answer, ApiError};
+use model::digest::Sha256;
+use model::dsse::Envelope;
+use model::id::{AllocationId, IntentId, NodeId, OpId, ProjectId};
+use model::intent::{Intent, IntentKind, Wish};
+use model::signal::Code;
+use model::task::Task;
+use serde_json::json;
+use time::OffsetDateTime;
+
+use crate::Fleet;
+
+/// For how long the making half of a wish may wait for its workflow.
+const LIFE_S: i64 = 3600;
+
+/// What the API has just authorised.
+#[derive(Clone, Debug)]
+pub struct Authorised {
+    pub allocation: AllocationId,
+    pub project: ProjectId,
+    pub generation: u32,
+    pub wish: Wish,
+}
+
+/// Signs an intent and stores it with the change that authorised it.
+pub async fn sign(fleet: &Fleet, change: &mut Change, authorised: &Authorised) -> Answer<(Intent, Sha256)> {
+    let wish = authorised.wish.to_bytes();
+    let intent = Intent {
+        aud: fleet.app.installation,
+        intent_id: IntentId::new(),
+        allocation_id: authorised.allocation,
+        kind: IntentKind::Create,
+        generation: authorised.generation,
+        project_id: authorised.project,
+        actor_ref: format!("{}:{}", change.actor().kind.as_str(), change.actor().id),
+        wish_sha256: Sha256::of(&wish),
+        issued_at: change.at(),
+        expires_at: change.at().plus_s(LIFE_S),
+    };
+    let envelope = intent.sign(&fleet.keyring().intent);
+    let sha256 = Sha256::of(&envelope.payload_unverified().map_err(ApiError::from)?);
+    let at = OffsetDateTime::from(change.at());
+    sqlx::query(
+        "insert into intent (sha256, id, allocation_id, generation, envelope, wish, created_at) values ($1, $2, $3, $4, $5, $6, $7)",
+    )
+    .bind(sha256.as_bytes().as_slice())
+    .bind(intent.intent_id.uuid())
+    .bind(intent.allocation_id.uuid())
+    .bind(intent.generation as i32)
+    .bind(envelope.to_bytes())
+    .bind(wish)
+    .bind(at)
+    .execute(change.conn())
+    .await?;
+    change.also("intent.sign", intent.intent_id).detail(json!({
+        "allocation": intent.allocation_id, "sha256": sha256, "wish_sha256": intent.wish_sha256,
+    }));
+    Ok((intent, sha256))
+}
+
+/// Does this intent allow this task on this node, as this operation? The row is locked, so that a withdrawal and a
+/// late worker cannot pass each other.
+pub(crate) async fn allows(
+    fleet: &Fleet,
+    change: &mut Change,
+    sha256: Sha256,
+    op: OpId,
+    task: &Task,
+    node: NodeId,
+) -> Answer<()> {
+    let row: Option<(Vec<u8>, Vec<u8>, Option<OffsetDateTime>)> =
+        sqlx::query_as("select envelope, wish, withdrawn_at from intent where sha256 = $1 for update")
+            .bind(sha256.as_bytes().as_slice())
+            .fetch_optional(change.conn())
+            .await?;
+    let (envelope, wish, withdrawn) = row.ok_or(Code::IntentMissing)?;
+    // The row may have been written by anybody; only the signature says that the API wrote it.
+    let envelope = Envelope::parse(&envelope).map_err(|_| Code::IntentInvalid)?;
+    let intent = Intent::open(&envelope, &fleet.keyring().intent_public())?;
+    let signed = envelope.payload_unverified().map_err(|_| Code::IntentInvalid)?;
+    if intent.aud != fleet.app.installation || Sha256::of(&signed) != sha256 {
+        return Err(Code::IntentInvalid.into());
+    }
+    if withdrawn.is_some() && !task.task_type().spec().destroys_data {
+        return Err(Code::IntentWithdrawn.into());
+    }
+    let allowed = intent.covers(&wish, task, node, change.at())?;
+    if allowed == op {
+        Ok(())
+    } else {
+        Err(Code::IntentMissing.into())
+    }
+}
+
+/// Takes the making half back; taking away stays allowed.
+pub async fn withdraw(change: &mut Change, sha256: Sha256) -> Answer<()> {
+    let at = OffsetDateTime::from(change.at());
+    sqlx::query("update intent set withdrawn_at = coalesce(withdrawn_at, $2) where sha256 = $1")
+        .bind(sha256.as_bytes().as_slice())
+        .bind(at)
+        .execute(change.conn())
+        .await?;
+    Ok(())
+}

@@ -1,0 +1,136 @@
+//! The fleet: nodes, how they are let in and known again, and the queue of signed tasks between a wish and a host.
+//! Nothing here can act on a host; it can only sign, under rules, what a host's own executor will check again.
+
+use std::ops::Deref;
+use std::sync::{Arc, RwLock};
+
+use base::App;
+use base::config::Config;
+
+pub mod certificate;
+pub mod dispatch;
+pub mod enrol;
+pub mod heartbeat;
+pub mod identity;
+pub mod intent;
+pub mod metrics;
+pub mod node;
+pub mod presence;
+pub mod routes;
+pub mod session;
+pub mod task;
+pub mod trust;
+pub mod work;
+
+use certificate::Ca;
+use dispatch::Dispatch;
+use identity::IdentityTable;
+use presence::Presence;
+use trust::Keyring;
+
+/// One process's view of the fleet. Clones share it; two processes share only the database.
+#[derive(Clone)]
+pub struct Fleet(Arc<Inner>);
+
+pub struct Inner {
+    pub app: App,
+    pub ca: Ca,
+    pub limits: Limits,
+    pub identity: IdentityTable,
+    pub dispatch: Dispatch,
+    pub presence: Presence,
+    pub stop: tokio_util::sync::CancellationToken,
+    keyring: RwLock<Arc<Keyring>>,
+}
+
+/// Times that are minutes in production and moments in tests.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    pub stale_ms: i64,
+    pub lease_s: i64,
+    pub hold_ms: u64,
+    pub probe_every_ms: i64,
+    pub self_probe_s: u32,
+    pub heartbeat_s: u32,
+    pub working_life_s: i64,
+    pub device_life_s: i64,
+    pub sweep_ms: u64,
+    pub identity_max_age_ms: u64,
+    /// A dispatched task that nobody has named is handed out again after this long.
+    pub redeliver_ms: i64,
+    /// Queued tasks per node.
+    pub queue_most: i64,
+}
+
+impl Limits {
+    pub fn from_config(config: &Config) -> Self {
+        Self {
+            stale_ms: config.heartbeat_stale_s as i64 * 1000,
+            lease_s: config.task_lease_s as i64,
+            hold_ms: config.wait_hold_s * 1000,
+            probe_every_ms: config.probe_every_s as i64 * 1000,
+            self_probe_s: config.self_probe_every_s as u32,
+            heartbeat_s: 10.min((config.heartbeat_stale_s / 4).max(1)) as u32,
+            working_life_s: config.working_cert_life_s as i64,
+            device_life_s: config.device_cert_days as i64 * 86_400,
+            sweep_ms: config.identity_sweep_ms,
+            identity_max_age_ms: config.identity_max_age_ms,
+            redeliver_ms: 2000,
+            queue_most: 256,
+        }
+    }
+}
+
+impl Deref for Fleet {
+    type Target = Inner;
+    fn deref(&self) -> &Inner {
+        &self.0
+    }
+}
+
+impl Fleet {
+    /// Opens the fleet of an installation whose trust was initialised. Loads the identity table before it returns:
+    /// no listener may open before it is there.
+    pub async fn open(app: App, stop: tokio_util::sync::CancellationToken) -> anyhow::Result<Self> {
+        let dir = app.config.keys_dir.clone();
+        let bundle = trust::bundle_latest(app.db.read())
+            .await?
+            .ok_or_else(|| anyhow::anyhow!("trust_missing: run `gpuaasd trust init` once before the first start"))?;
+        let keyring = Keyring::load(&dir, bundle)?;
+        let ca = Ca::load(&dir)?;
+        let limits = Limits::from_config(&app.config);
+        let fleet = Self(Arc::new(Inner {
+            ca,
+            limits,
+            identity: IdentityTable::new(limits.identity_max_age_ms),
+            dispatch: Dispatch::default(),
+            presence: Presence::default(),
+            stop,
+            keyring: RwLock::new(Arc::new(keyring)),
+            app,
+        }));
+        fleet.identity.refresh(fleet.app.db.read()).await?;
+        Ok(fleet)
+    }
+
+    /// The keys as of the latest manifest.
+    pub fn keyring(&self) -> Arc<Keyring> {
+        self.keyring
+            .read()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+            .clone()
+    }
+
+    pub(crate) fn set_keyring(&self, keyring: Keyring) {
+        *self.keyring.write().unwrap_or_else(std::sync::PoisonError::into_inner) = Arc::new(keyring);
+    }
+
+    pub fn manifest_version(&self) -> u64 {
+        self.keyring().manifest.version
+    }
+
+    /// What a renewal token must be addressed to.
+    pub fn token_audience(&self) -> String {
+        format!("gpuaas:{}:renew", self.app.installation)
+    }
+}

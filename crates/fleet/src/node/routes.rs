@@ -1,0 +1,321 @@
+//! What operators can do with nodes.
+
+use axum::Json;
+use axum::extract::State;
+use base::auth::Scope;
+use base::http::{Access, Answer, ApiError, Body, Params, Route, Routes, Search};
+use base::tx::Actor;
+use http::StatusCode;
+use model::api::{
+    CertificateView, Enrolment, NodeCreate, NodeEnrol, NodeModeChange, NodeReason, NodeView, Page, TaskView,
+};
+use model::id::NodeId;
+use model::signal::Code;
+use model::state::{NodeMode, NodeState};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::{state, store, view};
+use crate::certificate::store::{self as certificates, CertificateRow};
+use crate::{Fleet, enrol, task};
+
+const WRITE: Access = Access::Scopes(&[Scope::Operator]);
+const READ: Access = Access::Scopes(&[Scope::Operator, Scope::Support, Scope::Auditor]);
+
+pub fn routes() -> Routes<Fleet> {
+    Routes::new([
+        Route::post("/v1/nodes", WRITE, create)
+            .summary("Add a node and get the token that lets its host in")
+            .takes::<NodeCreate>()
+            .answers_with::<Enrolment>(StatusCode::CREATED),
+        Route::get("/v1/nodes", READ, list)
+            .summary("List nodes")
+            .searches::<NodeQuery>()
+            .answers::<Page<NodeView>>(),
+        Route::get("/v1/nodes/{id}", READ, show)
+            .summary("Show a node")
+            .answers::<NodeView>(),
+        Route::post("/v1/nodes/{id}/enroll", WRITE, enrol_again)
+            .summary("A new enrolment token for a known host; its epoch will rise")
+            .takes::<NodeEnrol>()
+            .answers_with::<Enrolment>(StatusCode::CREATED),
+        Route::post("/v1/nodes/{id}/probe", WRITE, probe)
+            .summary("Ask for a health probe")
+            .answers_with::<TaskView>(StatusCode::ACCEPTED)
+            .fails(&[Code::NodeNotReady, Code::NodeQuarantined, Code::NodeLacksTaskType]),
+        Route::post("/v1/nodes/{id}/mode", WRITE, mode)
+            .summary("Rent it out as slices or as a whole machine")
+            .takes::<NodeModeChange>()
+            .answers::<NodeView>()
+            .fails(&[Code::ModeConflict]),
+        Route::post("/v1/nodes/{id}/quarantine", WRITE, quarantine)
+            .summary("Give it no more tasks")
+            .takes::<NodeReason>()
+            .answers::<NodeView>(),
+        Route::post("/v1/nodes/{id}/unquarantine", WRITE, unquarantine)
+            .summary("Let it prove itself again")
+            .takes::<NodeReason>()
+            .answers::<NodeView>()
+            .fails(&[Code::StateConflict]),
+        Route::post("/v1/nodes/{id}/remove", WRITE, remove)
+            .summary("End its certificates and forget it")
+            .takes::<NodeReason>()
+            .answers::<NodeView>(),
+        Route::get("/v1/nodes/{id}/certificates", READ, list_certificates)
+            .summary("Every certificate it was given")
+            .answers::<Page<CertificateView>>(),
+        Route::post("/v1/nodes/{id}/certificates/{serial}/revoke", WRITE, revoke)
+            .summary("End one certificate now")
+            .takes::<NodeReason>()
+            .answers::<NodeView>(),
+    ])
+}
+
+#[derive(Deserialize)]
+struct PathId {
+    id: NodeId,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct NodeQuery {
+    state: Option<NodeState>,
+    after: Option<String>,
+    limit: Option<u32>,
+}
+
+async fn create(
+    State(fleet): State<Fleet>,
+    actor: Actor,
+    Body(body): Body<NodeCreate>,
+) -> Answer<(StatusCode, Json<Enrolment>)> {
+    let well_formed = body.name.len() <= 63
+        && body
+            .name
+            .bytes()
+            .next()
+            .is_some_and(|b| b.is_ascii_lowercase() || b.is_ascii_digit())
+        && body
+            .name
+            .bytes()
+            .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || b == b'.');
+    if !well_formed {
+        return Err(ApiError::field(
+            "name",
+            "1 to 63 of a-z, 0-9, - and ., starting with a letter or digit",
+        ));
+    }
+    check_serial(body.board_serial.as_deref())?;
+    let id = NodeId::new();
+    let mut change = fleet.app.db.change(&actor, "node.create", id).await?;
+    match store::insert(&mut change, id, &body.name, body.mode.unwrap_or(NodeMode::Machine)).await {
+        Err(sqlx::Error::Database(error)) if error.is_unique_violation() => {
+            return Err(ApiError::new(Code::StateConflict)
+                .message(format!("there is a node named {} already", body.name))
+                .hint(format!("gpuaas node enroll {} gives it a new token", body.name)));
+        }
+        other => other?,
+    }
+    change.event("node.created", id, serde_json::json!({ "name": body.name }));
+    let (token, expires_at) = enrol::issue(&fleet, &mut change, id, body.board_serial.as_deref()).await?;
+    change.commit().await?;
+    let node = shown(&fleet, id).await?;
+    Ok((StatusCode::CREATED, Json(enrolment(node, &token.to_text(), expires_at))))
+}
+
+async fn enrol_again(
+    State(fleet): State<Fleet>,
+    Params(PathId { id }): Params<PathId>,
+    actor: Actor,
+    Body(body): Body<NodeEnrol>,
+) -> Answer<(StatusCode, Json<Enrolment>)> {
+    check_serial(body.board_serial.as_deref())?;
+    let mut change = fleet.app.db.change(&actor, "node.enrol_again", id).await?;
+    state::lock(&mut change, id).await?;
+    let (token, expires_at) = enrol::issue(&fleet, &mut change, id, body.board_serial.as_deref()).await?;
+    change.commit().await?;
+    let node = shown(&fleet, id).await?;
+    Ok((StatusCode::CREATED, Json(enrolment(node, &token.to_text(), expires_at))))
+}
+
+fn enrolment(node: NodeView, token: &str, expires_at: model::time::Timestamp) -> Enrolment {
+    Enrolment {
+        node,
+        command: format!("gpuaas-node-executor enroll {token}"),
+        token: token.to_owned(),
+        expires_at,
+    }
+}
+
+fn check_serial(serial: Option<&str>) -> Answer<()> {
+    match serial {
+        Some(text) if text.is_empty() || text.len() > 128 => {
+            Err(ApiError::field("board_serial", "1 to 128 characters"))
+        }
+        _ => Ok(()),
+    }
+}
+
+async fn list(State(fleet): State<Fleet>, Search(query): Search<NodeQuery>) -> Answer<Json<Page<NodeView>>> {
+    let page = base::http::page(query.after.as_deref(), query.limit, "nodes", &fleet.app.cursors)?;
+    let rows = store::list(fleet.app.db.read(), query.state, &page).await?;
+    let list = page.answer(
+        rows,
+        "nodes",
+        &fleet.app.cursors,
+        |row| (row.created_at.into(), row.id),
+        |row| row,
+    );
+    let items = list
+        .items
+        .into_iter()
+        .map(|row| view(row, None))
+        .collect::<Answer<_>>()?;
+    Ok(Json(Page { items, next: list.next }))
+}
+
+async fn show(State(fleet): State<Fleet>, Params(PathId { id }): Params<PathId>) -> Answer<Json<NodeView>> {
+    shown(&fleet, id).await.map(Json)
+}
+
+async fn shown(fleet: &Fleet, id: NodeId) -> Answer<NodeView> {
+    let pool = fleet.app.db.bookkeeping();
+    let row = store::get(pool, id).await?.ok_or(Code::NotFound)?;
+    let newest = certificates::of_node(pool, id, None, 8).await?;
+    let working = newest
+        .into_iter()
+        .find(|c| c.kind == "working" && c.revoked_at.is_none());
+    view(row, working)
+}
+
+async fn probe(
+    State(fleet): State<Fleet>,
+    Params(PathId { id }): Params<PathId>,
+    actor: Actor,
+) -> Answer<(StatusCode, Json<TaskView>)> {
+    let mut change = fleet.app.db.change(&actor, "node.probe", id).await?;
+    let task_id = task::enqueue_probe(&fleet, &mut change, id).await?;
+    change.commit().await?;
+    let row = task::store::get(fleet.app.db.bookkeeping(), task_id)
+        .await?
+        .ok_or(Code::NotFound)?;
+    Ok((StatusCode::ACCEPTED, Json(task::view(row)?)))
+}
+
+async fn mode(
+    State(fleet): State<Fleet>,
+    Params(PathId { id }): Params<PathId>,
+    actor: Actor,
+    Body(body): Body<NodeModeChange>,
+) -> Answer<Json<NodeView>> {
+    let mut change = fleet.app.db.change(&actor, "node.mode", id).await?;
+    let row = state::lock(&mut change, id).await?;
+    state::set_mode(&mut change, &row, body.mode).await?;
+    change.commit().await?;
+    shown(&fleet, id).await.map(Json)
+}
+
+/// A reason is kept for ever: short, printable, there.
+fn reason(body: &NodeReason) -> Answer<&str> {
+    let text = body.reason.trim();
+    let fine = (1..=200).contains(&text.chars().count()) && !text.chars().any(char::is_control);
+    if fine {
+        Ok(text)
+    } else {
+        Err(ApiError::field("reason", "1 to 200 printable characters"))
+    }
+}
+
+async fn quarantine(
+    State(fleet): State<Fleet>,
+    Params(PathId { id }): Params<PathId>,
+    actor: Actor,
+    Body(body): Body<NodeReason>,
+) -> Answer<Json<NodeView>> {
+    let why = reason(&body)?;
+    let mut change = fleet.app.db.change(&actor, "node.quarantine", id).await?;
+    let row = state::lock(&mut change, id).await?;
+    state::quarantine(&mut change, &row, why).await?;
+    change.detail(serde_json::json!({ "reason": why }));
+    change.commit().await?;
+    shown(&fleet, id).await.map(Json)
+}
+
+async fn unquarantine(
+    State(fleet): State<Fleet>,
+    Params(PathId { id }): Params<PathId>,
+    actor: Actor,
+    Body(body): Body<NodeReason>,
+) -> Answer<Json<NodeView>> {
+    let why = reason(&body)?;
+    let mut change = fleet.app.db.change(&actor, "node.unquarantine", id).await?;
+    let row = state::lock(&mut change, id).await?;
+    state::unquarantine(&mut change, &row, why).await?;
+    change.detail(serde_json::json!({ "reason": why }));
+    change.commit().await?;
+    shown(&fleet, id).await.map(Json)
+}
+
+async fn remove(
+    State(fleet): State<Fleet>,
+    Params(PathId { id }): Params<PathId>,
+    actor: Actor,
+    Body(body): Body<NodeReason>,
+) -> Answer<Json<NodeView>> {
+    let why = reason(&body)?;
+    let mut change = fleet.app.db.change(&actor, "node.remove", id).await?;
+    let row = state::lock(&mut change, id).await?;
+    state::remove(&mut change, &row, why).await?;
+    change.detail(serde_json::json!({ "reason": why }));
+    change.commit().await?;
+    shown(&fleet, id).await.map(Json)
+}
+
+async fn list_certificates(
+    State(fleet): State<Fleet>,
+    Params(PathId { id }): Params<PathId>,
+    Search(query): Search<base::http::PageQuery>,
+) -> Answer<Json<Page<CertificateView>>> {
+    let page = query.page("certificates", &fleet.app.cursors)?;
+    store::get(fleet.app.db.read(), id).await?.ok_or(Code::NotFound)?;
+    let before = page.after.map(|(at, _)| at.into());
+    let rows = certificates::of_node(fleet.app.db.read(), id, before, page.fetch()).await?;
+    let place = |row: &CertificateRow| (row.created_at.into(), uuid::Uuid::nil());
+    Ok(Json(page.answer(
+        rows,
+        "certificates",
+        &fleet.app.cursors,
+        place,
+        super::view::certificate_view,
+    )))
+}
+
+#[derive(Deserialize)]
+struct CertificatePath {
+    id: NodeId,
+    serial: String,
+}
+
+async fn revoke(
+    State(fleet): State<Fleet>,
+    Params(path): Params<CertificatePath>,
+    actor: Actor,
+    Body(body): Body<NodeReason>,
+) -> Answer<Json<NodeView>> {
+    let why = reason(&body)?;
+    let mut change = fleet.app.db.change(&actor, "certificate.revoke", path.id).await?;
+    state::lock(&mut change, path.id).await?;
+    let at = change.at();
+    if !certificates::revoke(change.conn(), path.id, &path.serial, why, at).await? {
+        return Err(Code::NotFound.into());
+    }
+    change.detail(serde_json::json!({ "serial": path.serial, "reason": why }));
+    change.event(
+        "certificate.revoked",
+        path.id,
+        serde_json::json!({ "serial": path.serial }),
+    );
+    change.wake(base::wake::Topic::Revoked);
+    change.commit().await?;
+    shown(&fleet, path.id).await.map(Json)
+}

@@ -1,0 +1,224 @@
+//! Rows of nodes.
+
+use base::Change;
+use base::http::{ApiError, Page};
+use model::id::{NodeId, SessionId};
+use model::node_api::{EnrolRequest, NodeProbe, SessionRequest};
+use model::state::{NodeMode, NodeState};
+use model::time::Timestamp;
+use sqlx::{PgConnection, PgPool};
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+#[derive(Clone, Debug, sqlx::FromRow)]
+pub struct NodeRow {
+    pub id: Uuid,
+    pub name: String,
+    pub state: String,
+    pub state_since: OffsetDateTime,
+    pub state_reason: Option<String>,
+    pub resume_state: Option<String>,
+    pub mode: String,
+    pub simulated: bool,
+    pub epoch: i64,
+    pub facts: serde_json::Value,
+    pub hardware: serde_json::Value,
+    pub versions: Option<serde_json::Value>,
+    pub task_types: serde_json::Value,
+    pub manifest_version: Option<i64>,
+    pub session_id: Option<Uuid>,
+    pub result_public: Option<Vec<u8>>,
+    pub last_seen_at: Option<OffsetDateTime>,
+    pub last_probe: Option<serde_json::Value>,
+    pub last_probe_at: Option<OffsetDateTime>,
+    pub self_probe: Option<serde_json::Value>,
+    pub created_at: OffsetDateTime,
+    pub version: i64,
+}
+
+impl NodeRow {
+    pub fn id(&self) -> NodeId {
+        self.id.into()
+    }
+
+    pub fn state(&self) -> Result<NodeState, ApiError> {
+        self.state.parse().map_err(ApiError::internal)
+    }
+}
+
+pub async fn insert(change: &mut Change, id: NodeId, name: &str, mode: NodeMode) -> sqlx::Result<()> {
+    let at = OffsetDateTime::from(change.at());
+    sqlx::query(
+        "insert into node (id, name, state, state_since, state_reason, mode, created_at)
+         values ($1, $2, 'enrolling', $3, 'waits for the host to enrol', $4, $3)",
+    )
+    .bind(id.uuid())
+    .bind(name)
+    .bind(at)
+    .bind(mode.as_str())
+    .execute(change.conn())
+    .await?;
+    Ok(())
+}
+
+pub async fn get(pool: &PgPool, id: NodeId) -> sqlx::Result<Option<NodeRow>> {
+    sqlx::query_as("select * from node where id = $1")
+        .bind(id.uuid())
+        .fetch_optional(pool)
+        .await
+}
+
+/// The row, locked until the change ends. Everything that touches a node's queue or state takes this lock first.
+pub async fn lock(change: &mut Change, id: NodeId) -> sqlx::Result<Option<NodeRow>> {
+    sqlx::query_as("select * from node where id = $1 for update")
+        .bind(id.uuid())
+        .fetch_optional(change.conn())
+        .await
+}
+
+pub async fn list(pool: &PgPool, state: Option<NodeState>, page: &Page) -> sqlx::Result<Vec<NodeRow>> {
+    let (at, id) = page.after_parts();
+    sqlx::query_as(
+        "select * from node
+         where ($1::text is null or state = $1) and ($1 = 'removed' or state <> 'removed')
+           and ($2::timestamptz is null or (created_at, id) < ($2, $3))
+         order by created_at desc, id desc limit $4",
+    )
+    .bind(state.map(NodeState::as_str))
+    .bind(at)
+    .bind(id)
+    .bind(page.fetch())
+    .fetch_all(pool)
+    .await
+}
+
+/// The device is in: a new epoch, and nothing of the old one.
+pub async fn enrolled(
+    conn: &mut PgConnection,
+    id: NodeId,
+    epoch: u64,
+    request: &EnrolRequest,
+    at: Timestamp,
+) -> sqlx::Result<()> {
+    sqlx::query(
+        "update node set epoch = $2, state = 'enrolling', state_since = $3, state_reason = 'waits for its first probe',
+             resume_state = null, simulated = $4, facts = $5, hardware = $6, versions = $7, result_public = $8,
+             session_id = null, task_seq = 0, task_types = '[]', version = version + 1
+         where id = $1",
+    )
+    .bind(id.uuid())
+    .bind(epoch as i64)
+    .bind(OffsetDateTime::from(at))
+    .bind(request.simulated)
+    .bind(sqlx::types::Json(&request.facts))
+    .bind(sqlx::types::Json(&request.hardware))
+    .bind(sqlx::types::Json(&request.versions))
+    .bind(request.result_public.as_bytes().as_slice())
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+pub async fn session(conn: &mut PgConnection, id: NodeId, request: &SessionRequest, at: Timestamp) -> sqlx::Result<()> {
+    sqlx::query(
+        "update node set session_id = $2, session_since = $3, boot_id = $4, hardware = $5, versions = $6, simulated = $7,
+             task_types = $8, manifest_version = $9, version = version + 1
+         where id = $1",
+    )
+    .bind(id.uuid())
+    .bind(SessionId::uuid(request.session_id))
+    .bind(OffsetDateTime::from(at))
+    .bind(&request.boot_id)
+    .bind(sqlx::types::Json(&request.hardware))
+    .bind(sqlx::types::Json(&request.versions))
+    .bind(request.simulated)
+    .bind(sqlx::types::Json(&request.task_types))
+    .bind(request.manifest_version as i64)
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+pub async fn set_state(
+    conn: &mut PgConnection,
+    id: NodeId,
+    to: NodeState,
+    reason: &str,
+    resume: Option<NodeState>,
+    at: Timestamp,
+) -> sqlx::Result<()> {
+    sqlx::query(
+        "update node set state = $2, state_since = $3, state_reason = $4, resume_state = $5, version = version + 1 where id = $1",
+    )
+    .bind(id.uuid())
+    .bind(to.as_str())
+    .bind(OffsetDateTime::from(at))
+    .bind(reason)
+    .bind(resume.map(NodeState::as_str))
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+pub async fn set_mode(conn: &mut PgConnection, id: NodeId, mode: NodeMode) -> sqlx::Result<()> {
+    sqlx::query("update node set mode = $2, version = version + 1 where id = $1")
+        .bind(id.uuid())
+        .bind(mode.as_str())
+        .execute(conn)
+        .await?;
+    Ok(())
+}
+
+pub async fn probed(
+    conn: &mut PgConnection,
+    id: NodeId,
+    output: &serde_json::Value,
+    at: Timestamp,
+) -> sqlx::Result<()> {
+    sqlx::query("update node set last_probe = $2, last_probe_at = $3, version = version + 1 where id = $1")
+        .bind(id.uuid())
+        .bind(output)
+        .bind(OffsetDateTime::from(at))
+        .execute(conn)
+        .await?;
+    Ok(())
+}
+
+/// Bookkeeping: what the node says of itself, newest wins.
+pub async fn self_probed(pool: &PgPool, id: NodeId, probe: &NodeProbe, at: Timestamp) -> sqlx::Result<()> {
+    sqlx::query("update node set self_probe = $2, self_probe_at = $3 where id = $1")
+        .bind(id.uuid())
+        .bind(sqlx::types::Json(probe))
+        .bind(OffsetDateTime::from(at))
+        .execute(pool)
+        .await?;
+    Ok(())
+}
+
+/// Nodes that should be heard and were not.
+pub async fn silent(pool: &PgPool, before: Timestamp) -> sqlx::Result<Vec<Uuid>> {
+    sqlx::query_scalar(
+        "select id from node where state in ('ready', 'draining', 'drained')
+           and coalesce(last_seen_at, state_since) < $1 and state_since < $1 limit 500",
+    )
+    .bind(OffsetDateTime::from(before))
+    .fetch_all(pool)
+    .await
+}
+
+/// Nodes that are there (heard since `heard_after`) and want a probe: to become ready, or because the last one is old.
+pub async fn want_probe(pool: &PgPool, heard_after: Timestamp, probed_before: Timestamp) -> sqlx::Result<Vec<Uuid>> {
+    sqlx::query_scalar(
+        "select n.id from node n
+         where n.session_id is not null and n.last_seen_at > $1
+           and (n.state in ('enrolling', 'stale')
+                or (n.state in ('ready', 'draining', 'drained') and coalesce(n.last_probe_at, n.created_at) < $2))
+           and not exists (select from task t where t.node_id = n.id and t.task_type = 'diag.health_probe'
+                             and (t.state in ('queued', 'dispatched', 'started', 'unknown') or t.created_at > $1))
+         limit 200",
+    )
+    .bind(OffsetDateTime::from(heard_after))
+    .bind(OffsetDateTime::from(probed_before))
+    .fetch_all(pool)
+    .await
+}

@@ -1,0 +1,84 @@
+//! A node as people see it: never a bare "waiting", always why, since when, and what to do.
+
+use base::http::{Answer, ApiError};
+use model::api::{CertificateView, NodeView, Waiting};
+use model::state::NodeState;
+
+use super::NodeRow;
+use crate::certificate::store::CertificateRow;
+
+pub fn view(row: NodeRow, certificate: Option<CertificateRow>) -> Answer<NodeView> {
+    let state = row.state()?;
+    Ok(NodeView {
+        waiting: waiting(&row, state),
+        id: row.id(),
+        state,
+        state_since: row.state_since.into(),
+        state_reason: row.state_reason,
+        mode: row.mode.parse().map_err(ApiError::internal)?,
+        simulated: row.simulated,
+        epoch: row.epoch as u64,
+        facts: read(row.facts)?,
+        hardware: read(row.hardware)?,
+        versions: row.versions.map(read).transpose()?,
+        task_types: read(row.task_types)?,
+        manifest_version: row.manifest_version.map(|v| v as u64),
+        last_seen_at: row.last_seen_at.map(Into::into),
+        // Written by an older or newer release, it may have another shape; then there is none to show.
+        last_probe: row.last_probe.and_then(|json| serde_json::from_value(json).ok()),
+        last_probe_at: row.last_probe_at.map(Into::into),
+        self_probe: row.self_probe.and_then(|json| serde_json::from_value(json).ok()),
+        certificate: certificate.map(certificate_view),
+        created_at: row.created_at.into(),
+        version: row.version,
+        name: row.name,
+    })
+}
+
+fn waiting(row: &NodeRow, state: NodeState) -> Option<Waiting> {
+    let (reason, verb) = match state {
+        NodeState::Enrolling if row.epoch == 0 => (
+            "the host has not enrolled yet",
+            format!("gpuaas node enroll {}", row.name),
+        ),
+        NodeState::Enrolling => (
+            "a health probe has to succeed",
+            format!("gpuaas node probe {}", row.name),
+        ),
+        NodeState::Stale => (
+            "nothing was heard from its agent",
+            format!("gpuaas node show {}", row.name),
+        ),
+        NodeState::Quarantined => (
+            "an operator has to look at it",
+            format!("gpuaas node unquarantine {}", row.name),
+        ),
+        NodeState::Draining => (
+            "what runs on it has to end",
+            format!("gpuaas task list --node {}", row.name),
+        ),
+        NodeState::Ready | NodeState::Drained | NodeState::Removed => return None,
+    };
+    Some(Waiting {
+        reason: reason.to_owned(),
+        since: row.state_since.into(),
+        verb,
+    })
+}
+
+pub(super) fn certificate_view(row: CertificateRow) -> CertificateView {
+    CertificateView {
+        serial: row.serial,
+        kind: row.kind,
+        generation: row.generation as u64,
+        epoch: row.epoch.unwrap_or(0) as u64,
+        not_before: row.not_before.into(),
+        not_after: row.not_after.into(),
+        first_used_at: row.first_used_at.map(Into::into),
+        revoked_at: row.revoked_at.map(Into::into),
+    }
+}
+
+fn read<T: for<'de> serde::Deserialize<'de>>(json: serde_json::Value) -> Answer<T> {
+    serde_json::from_value(json).map_err(ApiError::internal)
+}

@@ -1,0 +1,90 @@
+//! Who was heard, kept in memory and written in one statement a second: a heartbeat must not cost a transaction.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use model::id::NodeId;
+use model::time::Timestamp;
+use sqlx::PgPool;
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use crate::identity::NodeCaller;
+
+#[derive(Default)]
+pub struct Presence {
+    unwritten: Mutex<Unwritten>,
+}
+
+#[derive(Default)]
+struct Unwritten {
+    seen: HashMap<NodeId, Timestamp>,
+    serials: HashSet<String>,
+    /// Serials whose first use is known to be written.
+    noted: HashSet<String>,
+}
+
+impl Presence {
+    pub fn heard(&self, caller: &NodeCaller, at: Timestamp) {
+        let mut unwritten = self.lock();
+        unwritten.seen.insert(caller.node_id, at);
+        if !unwritten.noted.contains(&caller.serial) {
+            unwritten.serials.insert(caller.serial.clone());
+        }
+    }
+
+    /// Writes what was heard since the last time. On failure it is kept and tried again.
+    pub async fn flush(&self, pool: &PgPool, now: Timestamp) -> sqlx::Result<()> {
+        let (seen, serials) = {
+            let mut unwritten = self.lock();
+            (
+                std::mem::take(&mut unwritten.seen),
+                std::mem::take(&mut unwritten.serials),
+            )
+        };
+        let result = write(pool, &seen, &serials, now).await;
+        let mut unwritten = self.lock();
+        if result.is_ok() {
+            // A node uses a new serial once or twice a day; forgetting them all now and then costs one UPDATE each.
+            if unwritten.noted.len() > 100_000 {
+                unwritten.noted.clear();
+            }
+            unwritten.noted.extend(serials);
+        } else {
+            for (node, at) in seen {
+                unwritten.seen.entry(node).or_insert(at);
+            }
+            unwritten.serials.extend(serials);
+        }
+        result
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Unwritten> {
+        self.unwritten.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+async fn write(
+    pool: &PgPool,
+    seen: &HashMap<NodeId, Timestamp>,
+    serials: &HashSet<String>,
+    now: Timestamp,
+) -> sqlx::Result<()> {
+    if !seen.is_empty() {
+        let ids: Vec<Uuid> = seen.keys().map(|id| id.uuid()).collect();
+        let times: Vec<OffsetDateTime> = seen.values().map(|at| (*at).into()).collect();
+        sqlx::query(
+            "update node set last_seen_at = greatest(node.last_seen_at, heard.at)
+             from unnest($1::uuid[], $2::timestamptz[]) as heard (id, at) where node.id = heard.id",
+        )
+        .bind(ids)
+        .bind(times)
+        .execute(pool)
+        .await?;
+    }
+    if !serials.is_empty() {
+        let serials: Vec<String> = serials.iter().cloned().collect();
+        crate::certificate::store::mark_used(pool, &serials, now).await?;
+    }
+    Ok(())
+}

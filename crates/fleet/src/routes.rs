@@ -1,0 +1,380 @@
+//! The node-facing routes. Every one lists the roles that may call it; the node's id comes from its certificate and
+//! the one in the path must be the same.
+
+use std::time::Duration;
+
+use axum::extract::{FromRequestParts, Request, State};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use axum::{Json, Router};
+use base::auth::Role;
+use base::http::{Access, Answer, ApiError, Body, Params, Peer, Route, Routes, Search, correlation_id};
+use base::tx::Actor;
+use http::request::Parts;
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use model::id::{NodeId, SessionId, TaskId};
+use model::node_api::{
+    CertificateAnswer, CertificateRequest, EnrolAnswer, EnrolRequest, HeartbeatAnswer, HeartbeatRequest, NodeProbe,
+    PingAnswer, ResultAnswer, ResultRequest, SessionAnswer, SessionRequest, TaskAnswer, TaskRequest, WaitAnswer,
+    header,
+};
+use model::signal::Code;
+use model::task::Task;
+use model::trust::Bundle;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::identity::{Caller, NodeCaller};
+use crate::metrics::IDENTITY_REFUSED;
+use crate::task::{Ask, Cover};
+use crate::{Fleet, certificate, enrol, heartbeat, node, session, task};
+
+const NODE: Access = Access::Roles(&[Role::Node]);
+/// Who may ask for tasks: those that run workflows. Each still needs an intent for each task.
+const WORKERS: Access = Access::Roles(&[Role::ProvisioningWorker, Role::AppRuntimeWorker, Role::BillingWorker]);
+
+/// Behind mutual TLS.
+pub fn node_routes() -> Routes<Fleet> {
+    Routes::new([
+        Route::post("/internal/v1/nodes/{id}/session", NODE, post_session)
+            .summary("Open a session: who runs here and what it can do")
+            .takes::<SessionRequest>()
+            .answers::<SessionAnswer>()
+            .fails(&[Code::AgentIncompatible, Code::SimulatedNodeRefused]),
+        Route::get("/internal/v1/nodes/{id}/tasks/wait", NODE, get_wait)
+            .summary("Wait for tasks; with probe=1, only prove that waiting would work")
+            .searches::<WaitQuery>()
+            .answers::<WaitAnswer>()
+            .answers_nothing()
+            .deadline(Duration::from_secs(60))
+            .fails(&[Code::SessionRequired, Code::SessionSuperseded, Code::NodeQuarantined]),
+        Route::get("/internal/v1/nodes/{id}/ping", NODE, get_ping)
+            .summary("Prove the way in and out; claims nothing")
+            .answers::<PingAnswer>(),
+        Route::post("/internal/v1/nodes/{id}/heartbeat", NODE, post_heartbeat)
+            .summary("Name what is held; keeps its leases")
+            .takes::<HeartbeatRequest>()
+            .answers::<HeartbeatAnswer>(),
+        Route::post("/internal/v1/nodes/{id}/tasks/{task_id}/result", NODE, post_result)
+            .summary("Land a signed result, once")
+            .takes::<ResultRequest>()
+            .answers::<ResultAnswer>()
+            .body_limit(512 * 1024)
+            .fails(&[Code::StaleFence, Code::ResultConflict, Code::ResultSignatureInvalid]),
+        Route::get("/internal/v1/nodes/{id}/trust", NODE, get_trust)
+            .summary("The delegation and the newest manifest")
+            .answers::<Bundle>(),
+        Route::post("/internal/v1/nodes/{id}/self-probe", NODE, post_self_probe)
+            .summary("What the node sees of its own hops")
+            .takes::<NodeProbe>()
+            .answers_nothing(),
+        Route::post("/internal/v1/tasks", WORKERS, post_task)
+            .summary("Ask for a task under a stored intent")
+            .takes::<TaskRequest>()
+            .answers_with::<TaskAnswer>(StatusCode::ACCEPTED)
+            .fails(&[Code::IntentMissing, Code::IntentWithdrawn, Code::NodeQueueFull]),
+    ])
+}
+
+/// Behind server TLS only: the token in the body is the identity.
+pub fn enrol_routes() -> Routes<Fleet> {
+    Routes::new([
+        Route::post("/internal/v1/enroll", Access::Public, post_enrol)
+            .summary("Let a host in, once")
+            .takes::<EnrolRequest>()
+            .answers::<EnrolAnswer>()
+            .fails(&[
+                Code::EnrollTokenInvalid,
+                Code::EnrollTokenExpired,
+                Code::EnrollTokenUsed,
+                Code::SimulatedNodeRefused,
+            ]),
+        Route::post("/internal/v1/nodes/{id}/certificates", Access::Public, post_certificate)
+            .summary("A new certificate, vouched for by the device credential")
+            .takes::<CertificateRequest>()
+            .answers::<CertificateAnswer>()
+            .fails(&[
+                Code::DeviceTokenInvalid,
+                Code::CertNameMismatch,
+                Code::CertRevoked,
+                Code::ClockSkew,
+            ]),
+    ])
+}
+
+/// The router of the mutual-TLS listener: every request is identified anew before any gate is asked.
+pub fn node_router(fleet: &Fleet) -> Router {
+    node_routes()
+        .router(&fleet.app)
+        .with_state(fleet.clone())
+        .layer(axum::middleware::from_fn_with_state(fleet.clone(), identify))
+}
+
+pub fn enrol_router(fleet: &Fleet) -> Router {
+    enrol_routes()
+        .router(&fleet.app)
+        .with_state(fleet.clone())
+        .layer(axum::middleware::from_fn_with_state(fleet.clone(), stamp))
+}
+
+async fn identify(State(fleet): State<Fleet>, mut request: Request, next: Next) -> Response {
+    let certificate = request
+        .extensions()
+        .get::<wire::serve::Peer>()
+        .and_then(|peer| peer.certificate.clone());
+    let answer = match certificate {
+        None => ApiError::new(Code::Unauthenticated).into_response(),
+        Some(certificate) => match fleet.identify(&certificate).await {
+            Ok(caller) => {
+                let peer = match &caller {
+                    Caller::Node(node) => {
+                        fleet.presence.heard(node, fleet.app.clock.now());
+                        Peer {
+                            role: Role::Node,
+                            id: node.node_id.to_string(),
+                        }
+                    }
+                    Caller::Role { role, instance } => Peer {
+                        role: *role,
+                        id: instance.clone(),
+                    },
+                };
+                if let Caller::Node(node) = caller {
+                    request.extensions_mut().insert(node);
+                }
+                request.extensions_mut().insert(peer);
+                next.run(request).await
+            }
+            Err(error) => {
+                metrics::counter!(IDENTITY_REFUSED, "code" => error.code.as_str()).increment(1);
+                let name = certificate
+                    .spiffe
+                    .as_ref()
+                    .map_or_else(|| certificate.serial.clone(), ToString::to_string);
+                match fleet.note_refused(&name, error.code).await {
+                    Ok(()) => error.into_response(),
+                    Err(broken) => ApiError::from(broken).into_response(),
+                }
+            }
+        },
+    };
+    stamped(&fleet, answer)
+}
+
+async fn stamp(State(fleet): State<Fleet>, request: Request, next: Next) -> Response {
+    let answer = next.run(request).await;
+    stamped(&fleet, answer)
+}
+
+/// Time and manifest version ride on every answer, refusals and empty ones too.
+fn stamped(fleet: &Fleet, mut answer: Response) -> Response {
+    let values = [
+        (HeaderName::from_static(header::TIME), fleet.app.clock.now().to_string()),
+        (
+            HeaderName::from_static(header::MANIFEST),
+            fleet.manifest_version().to_string(),
+        ),
+    ];
+    for (name, value) in values {
+        if let Ok(value) = HeaderValue::from_str(&value) {
+            answer.headers_mut().insert(name, value);
+        }
+    }
+    answer
+}
+
+/// The calling node, if the path names it. Another node's id looks like one that does not exist.
+struct Me(NodeCaller);
+
+#[derive(Deserialize)]
+struct PathId {
+    id: NodeId,
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Me {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        let caller = parts
+            .extensions
+            .get::<NodeCaller>()
+            .cloned()
+            .ok_or(Code::Unauthenticated)?;
+        let Params(PathId { id }) = Params::<PathId>::from_request_parts(parts, state).await?;
+        if id == caller.node_id {
+            Ok(Me(caller))
+        } else {
+            Err(Code::NotFound.into())
+        }
+    }
+}
+
+async fn post_session(
+    State(fleet): State<Fleet>,
+    Me(me): Me,
+    actor: Actor,
+    Body(request): Body<SessionRequest>,
+) -> Answer<Json<SessionAnswer>> {
+    session::open(&fleet, &me, &actor, &request).await.map(Json)
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct WaitQuery {
+    /// 1: answer at once and claim nothing.
+    probe: Option<u8>,
+}
+
+async fn get_wait(
+    State(fleet): State<Fleet>,
+    Me(me): Me,
+    Search(query): Search<WaitQuery>,
+    headers: HeaderMap,
+) -> Answer<Response> {
+    if query.probe.is_some() {
+        return Ok(StatusCode::NO_CONTENT.into_response());
+    }
+    let session = session_of(&headers)?;
+    let jitter_ms = rand::random_range(0..=fleet.limits.hold_ms / 4);
+    let hold = tokio::time::sleep(Duration::from_millis(fleet.limits.hold_ms + jitter_ms));
+    tokio::pin!(hold);
+    let manifest = fleet.manifest_version();
+    let wait = fleet.dispatch.enter(me.node_id);
+    loop {
+        let rung = wait.rung();
+        tokio::pin!(rung);
+        rung.as_mut().enable();
+        session::check(&fleet, &me, session).await?;
+        if wait.take_work() {
+            let tasks = task::claim::claim(&fleet, me.node_id, me.epoch, session).await?;
+            let cancel = task::store::to_cancel(fleet.app.db.read(), me.node_id).await?;
+            if !tasks.is_empty() || !cancel.is_empty() {
+                return Ok(Json(WaitAnswer { tasks, cancel }).into_response());
+            }
+        }
+        tokio::select! {
+            () = &mut rung => {}
+            () = &mut hold => return Ok(StatusCode::NO_CONTENT.into_response()),
+            () = fleet.stop.cancelled() => return Ok(StatusCode::NO_CONTENT.into_response()),
+        }
+        // Revoked while it waited, or a new manifest: the connection is not asked again, so the table is.
+        fleet.still_stands(&me).await?;
+        if fleet.manifest_version() != manifest {
+            return Ok(StatusCode::NO_CONTENT.into_response());
+        }
+    }
+}
+
+fn session_of(headers: &HeaderMap) -> Answer<SessionId> {
+    let value = headers.get(header::SESSION).ok_or(Code::SessionRequired)?;
+    value
+        .to_str()
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .ok_or_else(|| Code::IdKindMismatch.into())
+}
+
+async fn get_ping(Me(me): Me) -> Json<PingAnswer> {
+    Json(PingAnswer {
+        node_id: me.node_id,
+        epoch: me.epoch,
+        serial: me.serial,
+        not_after: me.not_after,
+    })
+}
+
+async fn post_heartbeat(
+    State(fleet): State<Fleet>,
+    Me(me): Me,
+    actor: Actor,
+    headers: HeaderMap,
+    Body(request): Body<HeartbeatRequest>,
+) -> Answer<Json<HeartbeatAnswer>> {
+    let session = session_of(&headers)?;
+    match session::check(&fleet, &me, session).await {
+        // A quarantined node gets no new tasks, but it goes on reporting those it has.
+        Err(error) if error.code != Code::NodeQuarantined => return Err(error),
+        _ => {}
+    }
+    heartbeat::beat(&fleet, &me, &actor, session, &request).await.map(Json)
+}
+
+#[derive(Deserialize)]
+struct ResultPath {
+    #[serde(rename = "id")]
+    _id: NodeId,
+    task_id: TaskId,
+}
+
+async fn post_result(
+    State(fleet): State<Fleet>,
+    Me(me): Me,
+    Params(path): Params<ResultPath>,
+    actor: Actor,
+    Body(request): Body<ResultRequest>,
+) -> Answer<Json<ResultAnswer>> {
+    task::result::land(&fleet, &me, &actor, path.task_id, request)
+        .await
+        .map(Json)
+}
+
+async fn get_trust(State(fleet): State<Fleet>, Me(_): Me) -> Json<Bundle> {
+    Json(fleet.keyring().bundle.clone())
+}
+
+async fn post_self_probe(State(fleet): State<Fleet>, Me(me): Me, Body(probe): Body<NodeProbe>) -> Answer<StatusCode> {
+    node::store::self_probed(fleet.app.db.bookkeeping(), me.node_id, &probe, fleet.app.clock.now()).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+async fn post_task(
+    State(fleet): State<Fleet>,
+    actor: Actor,
+    Body(request): Body<TaskRequest>,
+) -> Answer<(StatusCode, Json<TaskAnswer>)> {
+    let task = Task::parse(&request.task_type, request.type_version, &request.params)
+        .map_err(|(code, why)| ApiError::new(code).message(why))?;
+    let mut change = fleet.app.db.change(&actor, "task.ask", request.node_id).await?;
+    let cover = Cover::Intent {
+        sha256: request.intent_sha256,
+        op: request.op_id,
+    };
+    let ask = Ask {
+        node: request.node_id,
+        task,
+        cover,
+    };
+    match task::enqueue(&fleet, &mut change, &ask).await {
+        Ok(task_id) => {
+            change.commit().await?;
+            Ok((StatusCode::ACCEPTED, Json(TaskAnswer { task_id })))
+        }
+        Err(error) => {
+            drop(change);
+            if matches!(
+                error.code,
+                Code::IntentMissing | Code::IntentInvalid | Code::IntentWithdrawn
+            ) {
+                fleet
+                    .app
+                    .db
+                    .refusal(&actor, "task.ask", request.node_id, error.code)
+                    .await?;
+            }
+            Err(error)
+        }
+    }
+}
+
+async fn post_enrol(State(fleet): State<Fleet>, Body(request): Body<EnrolRequest>) -> Answer<Json<EnrolAnswer>> {
+    enrol::enrol(&fleet, request).await.map(Json)
+}
+
+async fn post_certificate(
+    State(fleet): State<Fleet>,
+    Params(PathId { id }): Params<PathId>,
+    Body(request): Body<CertificateRequest>,
+) -> Answer<Json<CertificateAnswer>> {
+    tracing::debug!(node_id = %id, correlation_id = %correlation_id(), "renewal asked for");
+    certificate::renew(&fleet, id, request).await.map(Json)
+}

@@ -1,0 +1,90 @@
+//! Handing tasks out: first again what this session was given and has not named, then what is queued. The bytes go
+//! out as they were signed.
+
+use base::http::{Answer, ApiError};
+use model::dsse::Envelope;
+use model::id::{NodeId, SessionId};
+use model::node_api::OfferedTask;
+use model::time::Timestamp;
+use sqlx::PgPool;
+use std::collections::HashSet;
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use crate::Fleet;
+
+/// At most this many in one answer; the rest follows with the next.
+const BATCH: i64 = 16;
+
+#[derive(sqlx::FromRow)]
+struct Claimed {
+    id: Uuid,
+    fence: i64,
+    envelope: Vec<u8>,
+}
+
+pub async fn claim(fleet: &Fleet, node: NodeId, epoch: u64, session: SessionId) -> Answer<Vec<OfferedTask>> {
+    let now = fleet.app.clock.now();
+    let rows: Vec<Claimed> = sqlx::query_as(
+        "with again as (
+             update task set delivered_to = $3, delivered_at = $4
+             where node_id = $1 and node_epoch = $2 and state in ('dispatched', 'unknown')
+               and named_by is distinct from $3
+               and (delivered_to is distinct from $3 or delivered_at < $5)
+             returning id, fence, envelope, seq),
+         next as (
+             select id from task where node_id = $1 and node_epoch = $2 and state = 'queued' and start_by > $4
+             order by seq limit $6 for update skip locked),
+         fresh as (
+             update task set state = 'dispatched', fence = nextval('task_fence'), lease_until = $7, dispatched_at = $4,
+                 delivered_to = $3, delivered_at = $4, version = version + 1
+             from next where task.id = next.id
+             returning task.id, task.fence, task.envelope, task.seq)
+         select id, fence, envelope from (select * from again union all select * from fresh) as out order by seq",
+    )
+    .bind(node.uuid())
+    .bind(epoch as i64)
+    .bind(session.uuid())
+    .bind(OffsetDateTime::from(now))
+    .bind(OffsetDateTime::from(now.plus_ms(-fleet.limits.redeliver_ms)))
+    .bind(BATCH)
+    .bind(OffsetDateTime::from(now.plus_s(fleet.limits.lease_s)))
+    .fetch_all(fleet.app.db.bookkeeping())
+    .await?;
+    rows.into_iter().map(|row| offered(row, fleet.limits.lease_s)).collect()
+}
+
+fn offered(row: Claimed, lease_s: i64) -> Answer<OfferedTask> {
+    // A row that somebody else wrote may hold anything; what is not an envelope becomes one that no node accepts.
+    let envelope = Envelope::parse(&row.envelope).unwrap_or_else(|_| Envelope {
+        payload_type: String::new(),
+        payload: String::new(),
+        signatures: Vec::new(),
+    });
+    let lease_s = u32::try_from(lease_s).map_err(ApiError::internal)?;
+    Ok(OfferedTask {
+        task_id: row.id.into(),
+        fence: row.fence as u64,
+        lease_s,
+        envelope,
+    })
+}
+
+/// Nodes with something to hand out: the one query that serves every held wait of this process.
+pub async fn nodes_with_work(pool: &PgPool, now: Timestamp, redeliver_ms: i64) -> sqlx::Result<HashSet<NodeId>> {
+    let ids: Vec<Uuid> = sqlx::query_scalar(
+        "select node_id from task where state = 'queued' and start_by > $1
+         union
+         select t.node_id from task t join node n on n.id = t.node_id
+         where t.state in ('dispatched', 'unknown') and t.named_by is distinct from n.session_id
+           and (t.delivered_to is distinct from n.session_id or t.delivered_at < $2)
+         union
+         select node_id from task where state in ('dispatched', 'started', 'unknown') and cancel_at > $3",
+    )
+    .bind(OffsetDateTime::from(now))
+    .bind(OffsetDateTime::from(now.plus_ms(-redeliver_ms)))
+    .bind(OffsetDateTime::from(now.plus_s(-5)))
+    .fetch_all(pool)
+    .await?;
+    Ok(ids.into_iter().map(Into::into).collect())
+}

@@ -1,0 +1,189 @@
+//! Asking for a task. This is the only place that signs one, inside the asker's transaction, after every rule has
+//! been asked: is the node there, can it do this, is there room, and does a signed intent cover it.
+
+use base::Change;
+use base::http::{Answer, ApiError};
+use base::wake::Topic;
+use model::digest::Sha256;
+use model::envelope::{MAX_START_S, TaskPayload};
+use model::id::{NodeId, OpId, TaskId, derive_node_op, derive_task};
+use model::signal::Code;
+use model::state::NodeState;
+use model::task::{Task, TypeVersions, health_probe};
+use serde_json::json;
+use time::OffsetDateTime;
+
+use super::store;
+use crate::Fleet;
+use crate::intent;
+use crate::metrics::TASKS_ENQUEUED;
+use crate::node::{NodeRow, state};
+
+/// Requests for a probe within this time share one task.
+const SHARE_PROBE_S: i64 = 10;
+
+/// What allows a task.
+#[derive(Clone, Copy, Debug)]
+pub enum Cover {
+    /// It only looks; nobody's wish is needed.
+    Observes,
+    /// A person's wish, as the API signed it. The operation must be the one that it allows.
+    Intent { sha256: Sha256, op: OpId },
+}
+
+#[derive(Clone, Debug)]
+pub struct Ask {
+    pub node: NodeId,
+    pub task: Task,
+    pub cover: Cover,
+}
+
+/// Signs and queues a task, or finds the one of the same operation that is still under way.
+pub async fn enqueue(fleet: &Fleet, change: &mut Change, ask: &Ask) -> Answer<TaskId> {
+    let row = state::lock(change, ask.node).await?;
+    let spec = ask.task.task_type().spec();
+    may_take(&row, spec.name, spec.version)?;
+    let (op, intent_sha256) = match ask.cover {
+        Cover::Observes if !spec.changes_host => (node_op(change, ask.node, spec.name).await?, None),
+        Cover::Observes => return Err(Code::IntentMissing.into()),
+        Cover::Intent { sha256, op } => {
+            intent::allows(fleet, change, sha256, op, &ask.task, ask.node).await?;
+            (op, Some(sha256))
+        }
+    };
+    if let Some(open) = store::open_of_op(change.conn(), op).await? {
+        return Ok(open.into());
+    }
+    if store::queued_count(change.conn(), ask.node).await? >= fleet.limits.queue_most {
+        return Err(Code::NodeQueueFull.into());
+    }
+    let task_id = derive_task(op, store::issues_of_op(change.conn(), op).await?);
+    let seq = next_seq(change, ask.node).await?;
+    let payload = TaskPayload {
+        v: 1,
+        aud: fleet.app.installation,
+        task_id,
+        op_id: op,
+        intent_sha256,
+        node_id: ask.node,
+        node_epoch: row.epoch as u64,
+        seq,
+        task_type: spec.name.to_owned(),
+        type_version: spec.version,
+        issued_at: change.at(),
+        start_by: change.at().plus_s(MAX_START_S),
+        max_runtime_s: spec.max_runtime_s,
+        actor_ref: format!("{}:{}", change.actor().kind.as_str(), change.actor().id),
+        correlation_id: change.actor().correlation_id,
+        params: ask.task.params(),
+    };
+    insert(fleet, change, &payload, spec.purpose).await?;
+    metrics::counter!(TASKS_ENQUEUED, "type" => spec.name).increment(1);
+    Ok(task_id)
+}
+
+/// A health probe of this node; one that is under way and young is shared.
+pub async fn enqueue_probe(fleet: &Fleet, change: &mut Change, node: NodeId) -> Answer<TaskId> {
+    state::lock(change, node).await?;
+    let young = change.at().plus_s(-SHARE_PROBE_S);
+    if let Some(open) = store::young_probe(change.conn(), node, young).await? {
+        return Ok(open.into());
+    }
+    let task = Task::HealthProbe(health_probe::Params {});
+    enqueue(
+        fleet,
+        change,
+        &Ask {
+            node,
+            task,
+            cover: Cover::Observes,
+        },
+    )
+    .await
+}
+
+fn may_take(row: &NodeRow, name: &str, version: u32) -> Answer<()> {
+    match row.state()? {
+        NodeState::Quarantined => return Err(Code::NodeQuarantined.into()),
+        NodeState::Removed => return Err(Code::NotFound.into()),
+        NodeState::Enrolling | NodeState::Ready | NodeState::Draining | NodeState::Drained | NodeState::Stale => {}
+    }
+    if row.epoch == 0 || row.session_id.is_none() {
+        return Err(ApiError::new(Code::NodeNotReady).message("the node has not opened a session since it enrolled"));
+    }
+    let announced: Vec<TypeVersions> = serde_json::from_value(row.task_types.clone()).map_err(ApiError::internal)?;
+    if !announced
+        .iter()
+        .any(|t| t.task_type == name && t.versions.contains(&version))
+    {
+        return Err(
+            ApiError::new(Code::NodeLacksTaskType).message(format!("its build has no {name} version {version}"))
+        );
+    }
+    Ok(())
+}
+
+async fn node_op(change: &mut Change, node: NodeId, name: &str) -> Answer<OpId> {
+    let counter: i64 =
+        sqlx::query_scalar("update node set op_counter = op_counter + 1 where id = $1 returning op_counter")
+            .bind(node.uuid())
+            .fetch_one(change.conn())
+            .await?;
+    Ok(derive_node_op(node, name, counter as u64))
+}
+
+async fn next_seq(change: &mut Change, node: NodeId) -> Answer<u64> {
+    let seq: i64 = sqlx::query_scalar("update node set task_seq = task_seq + 1 where id = $1 returning task_seq")
+        .bind(node.uuid())
+        .fetch_one(change.conn())
+        .await?;
+    Ok(seq as u64)
+}
+
+async fn insert(
+    fleet: &Fleet,
+    change: &mut Change,
+    payload: &TaskPayload,
+    purpose: model::trust::Purpose,
+) -> Answer<()> {
+    let keyring = fleet.keyring();
+    let key = keyring.task_key(purpose).ok_or(Code::KeyNotUsable)?;
+    let envelope = payload.sign(key);
+    let signed = envelope.payload_unverified().map_err(ApiError::from)?;
+    let payload_sha256 = Sha256::of(&signed);
+    sqlx::query(
+        "insert into task (id, op_id, issue, node_id, node_epoch, seq, task_type, type_version, keyid, envelope,
+                           payload_sha256, intent_sha256, state, actor_ref, correlation_id, created_at, start_by)
+         values ($1, $2, (select count(*)::int from task where op_id = $2), $3, $4, $5, $6, $7, $8, $9,
+                 $10, $11, 'queued', $12, $13, $14, $15)",
+    )
+    .bind(payload.task_id.uuid())
+    .bind(payload.op_id.uuid())
+    .bind(payload.node_id.uuid())
+    .bind(payload.node_epoch as i64)
+    .bind(payload.seq as i64)
+    .bind(&payload.task_type)
+    .bind(payload.type_version as i32)
+    .bind(key.keyid().to_string())
+    .bind(envelope.to_bytes())
+    .bind(payload_sha256.as_bytes().as_slice())
+    .bind(payload.intent_sha256.map(|sha| sha.as_bytes().to_vec()))
+    .bind(&payload.actor_ref)
+    .bind(payload.correlation_id)
+    .bind(OffsetDateTime::from(payload.issued_at))
+    .bind(OffsetDateTime::from(payload.start_by))
+    .execute(change.conn())
+    .await?;
+    // The signature log: which key signed which bytes for which node, in the same transaction.
+    change.also("task.enqueue", payload.task_id).detail(json!({
+        "node": payload.node_id, "type": payload.task_type, "op": payload.op_id, "seq": payload.seq,
+        "keyid": key.keyid(), "payload_sha256": payload_sha256, "intent_sha256": payload.intent_sha256,
+    }));
+    change.event(
+        "task.queued",
+        payload.task_id,
+        json!({ "node_id": payload.node_id, "type": payload.task_type }),
+    );
+    change.wake(Topic::Tasks);
+    Ok(())
+}

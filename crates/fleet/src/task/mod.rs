@@ -1,0 +1,14 @@
+//! The queue of signed tasks. A task is signed when it is asked for, inside the asker's transaction, and only under
+//! a rule that allows it; it is never signed when it is handed out. Its end comes from the node's executor, signed,
+//! and lands once.
+
+pub mod claim;
+pub mod enqueue;
+pub mod result;
+pub mod routes;
+pub mod store;
+mod view;
+
+pub use enqueue::{Ask, Cover, enqueue, enqueue_probe};
+pub use store::TaskRow;
+pub use view::view;

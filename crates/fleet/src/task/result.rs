@@ -1,0 +1,212 @@
+//! A result lands once: signed by that node's executor, for the bytes that were signed, under the fence that was
+//! given. The same result again is fine; a different one is an alarm.
+
+use base::Change;
+use base::http::{Answer, ApiError};
+use base::tx::Actor;
+use base::wake::Topic;
+use model::digest::Sha256;
+use model::id::TaskId;
+use model::key::PublicKey;
+use model::node_api::{ResultAnswer, ResultRequest};
+use model::outcome::{Outcome, ResultPayload};
+use model::signal::Code;
+use model::state::TaskState;
+use model::task::TaskType;
+use serde_json::json;
+use time::OffsetDateTime;
+
+use super::TaskRow;
+use super::store;
+use crate::Fleet;
+use crate::identity::NodeCaller;
+use crate::metrics::{ALARMS, TASKS_ENDED};
+use crate::node::{NodeRow, state, store as nodes};
+
+pub async fn land(
+    fleet: &Fleet,
+    caller: &NodeCaller,
+    actor: &Actor,
+    id: TaskId,
+    request: ResultRequest,
+) -> Answer<ResultAnswer> {
+    match attempt(fleet, caller, actor, id, &request).await {
+        Err(error)
+            if matches!(
+                error.code,
+                Code::ResultSignatureInvalid | Code::StaleFence | Code::ResultConflict | Code::ResultMalformed
+            ) =>
+        {
+            metrics::counter!(ALARMS, "code" => error.code.as_str()).increment(1);
+            tracing::warn!(task_id = %id, node_id = %caller.node_id, code = %error.code, "a result was refused");
+            fleet.app.db.refusal(actor, "task.result", id, error.code).await?;
+            Err(error)
+        }
+        other => other,
+    }
+}
+
+async fn attempt(
+    fleet: &Fleet,
+    caller: &NodeCaller,
+    actor: &Actor,
+    id: TaskId,
+    request: &ResultRequest,
+) -> Answer<ResultAnswer> {
+    let mut change = fleet.app.db.change(actor, "task.result", id).await?;
+    // The node first, then the task: the order in which everybody locks.
+    let node = nodes::lock(&mut change, caller.node_id).await?.ok_or(Code::NotFound)?;
+    let row = store::lock(&mut change, id)
+        .await?
+        .filter(|row| row.node_id == node.id)
+        .ok_or(Code::NotFound)?;
+    let result = open(fleet, &node, &row, caller, request)?;
+    let bytes = request.envelope.to_bytes();
+    if let Some(landed) = &row.result {
+        return if *landed == bytes {
+            Ok(ResultAnswer { duplicate: true })
+        } else {
+            Err(Code::ResultConflict.into())
+        };
+    }
+    let from = row.state()?;
+    match from {
+        TaskState::Dispatched | TaskState::Started | TaskState::Unknown => {}
+        TaskState::Queued => return Err(Code::StaleFence.into()),
+        TaskState::Succeeded | TaskState::Failed | TaskState::Expired | TaskState::Cancelled => {
+            return Err(Code::ResultConflict.into());
+        }
+    }
+    let to = end_of(&result, &row)?;
+    write(&mut change, &row, &result, to, bytes).await?;
+    if result.outcome == Outcome::Refused {
+        // A node that will not take what we signed: somebody wrote into our queue, or keys and clocks disagree.
+        metrics::counter!(ALARMS, "code" => result.code.map_or("refused", Code::as_str)).increment(1);
+    }
+    consequences(&mut change, &node, &row, &result, to).await?;
+    metrics::counter!(TASKS_ENDED, "type" => row.task_type.clone(), "state" => to.as_str()).increment(1);
+    change.commit().await?;
+    Ok(ResultAnswer { duplicate: false })
+}
+
+/// Signature first; then that it answers this task, on this node, in this epoch, under this fence, for these bytes.
+fn open(
+    fleet: &Fleet,
+    node: &NodeRow,
+    row: &TaskRow,
+    caller: &NodeCaller,
+    request: &ResultRequest,
+) -> Answer<ResultPayload> {
+    let key: [u8; 32] = node
+        .result_public
+        .as_deref()
+        .and_then(|key| key.try_into().ok())
+        .ok_or(Code::ResultSignatureInvalid)?;
+    let result = ResultPayload::open(&request.envelope, &PublicKey::from_bytes(key))?;
+    let ours = result.aud == fleet.app.installation
+        && result.task_id == row.id()
+        && result.node_id == caller.node_id
+        && result.node_epoch == caller.epoch
+        && row.node_epoch == caller.epoch as i64;
+    if !ours {
+        return Err(Code::ResultConflict.into());
+    }
+    if row.fence != Some(request.fence as i64) {
+        return Err(Code::StaleFence.into());
+    }
+    let answered = Sha256::from_bytes(
+        row.payload_sha256
+            .as_slice()
+            .try_into()
+            .map_err(|_| Code::ResultConflict)?,
+    );
+    // A refusal names the bytes that arrived, which need not be the bytes that were signed: that is its point.
+    if result.payload_sha256 != answered && result.outcome != Outcome::Refused {
+        return Err(Code::ResultConflict.into());
+    }
+    Ok(result)
+}
+
+fn end_of(result: &ResultPayload, row: &TaskRow) -> Answer<TaskState> {
+    let to = match result.outcome {
+        Outcome::Succeeded => TaskState::Succeeded,
+        Outcome::Failed | Outcome::Refused => TaskState::Failed,
+        Outcome::Cancelled => TaskState::Cancelled,
+        Outcome::Expired => TaskState::Expired,
+    };
+    let started = result.started_at.is_some() || row.started_at.is_some();
+    if to == TaskState::Succeeded && !started {
+        return Err(ApiError::new(Code::ResultMalformed).message("a task that never started cannot have succeeded"));
+    }
+    Ok(to)
+}
+
+async fn write(
+    change: &mut Change,
+    row: &TaskRow,
+    result: &ResultPayload,
+    to: TaskState,
+    bytes: Vec<u8>,
+) -> Answer<()> {
+    let output: Option<serde_json::Value> = match &result.output {
+        Some(raw) => Some(serde_json::from_str(raw.get()).map_err(|_| Code::ResultMalformed)?),
+        None => None,
+    };
+    let at = OffsetDateTime::from(change.at());
+    sqlx::query(
+        "update task set state = $2, code = $3, detail = $4, started_at = coalesce(started_at, $5), ended_at = $6,
+             timings = $7, undone = $8, output = $9, result = $10, phase = null, version = version + 1
+         where id = $1",
+    )
+    .bind(row.id)
+    .bind(to.as_str())
+    .bind(result.code.map(Code::as_str))
+    .bind(&result.detail)
+    .bind(result.started_at.map(OffsetDateTime::from))
+    .bind(at)
+    .bind(sqlx::types::Json(&result.timings))
+    .bind(sqlx::types::Json(&result.undone))
+    .bind(output)
+    .bind(bytes)
+    .execute(change.conn())
+    .await?;
+    change.detail(json!({
+        "type": row.task_type, "outcome": result.outcome, "code": result.code, "journal_seq": result.journal_seq,
+    }));
+    change.event(
+        "task.ended",
+        row.id(),
+        json!({ "node_id": result.node_id, "type": row.task_type, "state": to, "code": result.code }),
+    );
+    change.wake(Topic::Tasks);
+    Ok(())
+}
+
+/// What the end of a task means for its node.
+async fn consequences(
+    change: &mut Change,
+    node: &NodeRow,
+    row: &TaskRow,
+    result: &ResultPayload,
+    to: TaskState,
+) -> Answer<()> {
+    let Ok(task_type) = row.task_type.parse::<TaskType>() else {
+        return Ok(());
+    };
+    match (task_type, to) {
+        (TaskType::HealthProbe, TaskState::Succeeded) => {
+            if let Some(output) = &result.output {
+                let output = serde_json::from_str(output.get()).map_err(ApiError::internal)?;
+                let at = change.at();
+                nodes::probed(change.conn(), node.id(), &output, at).await?;
+            }
+            state::proved(change, node).await
+        }
+        // Something of a tenant may still be there: nobody else gets this node before an operator has looked.
+        (TaskType::DeprovisionUser, TaskState::Failed) if result.outcome == Outcome::Failed => {
+            change.also("node.quarantine", node.id());
+            state::quarantine(change, node, "a tenant's account could not be proved absent").await
+        }
+        (TaskType::HealthProbe | TaskType::ProvisionUser | TaskType::DeprovisionUser, _) => Ok(()),
+    }
+}

@@ -1,0 +1,258 @@
+//! Rows of tasks, and the moves between their states that need no signature.
+
+use base::Change;
+use base::http::{Answer, ApiError, Page};
+use base::wake::Topic;
+use model::id::{NodeId, OpId, TaskId};
+use model::signal::Code;
+use model::state::TaskState;
+use model::time::Timestamp;
+use sqlx::{PgConnection, PgPool};
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+#[derive(Clone, Debug, sqlx::FromRow)]
+pub struct TaskRow {
+    pub id: Uuid,
+    pub op_id: Uuid,
+    pub node_id: Uuid,
+    pub node_name: String,
+    pub simulated: bool,
+    pub node_epoch: i64,
+    pub task_type: String,
+    pub payload_sha256: Vec<u8>,
+    pub state: String,
+    pub phase: Option<String>,
+    pub fence: Option<i64>,
+    pub cancel_at: Option<OffsetDateTime>,
+    pub actor_ref: String,
+    pub correlation_id: Uuid,
+    pub created_at: OffsetDateTime,
+    pub start_by: OffsetDateTime,
+    pub dispatched_at: Option<OffsetDateTime>,
+    pub started_at: Option<OffsetDateTime>,
+    pub ended_at: Option<OffsetDateTime>,
+    pub lease_until: Option<OffsetDateTime>,
+    pub code: Option<String>,
+    pub detail: Option<String>,
+    pub timings: serde_json::Value,
+    pub undone: serde_json::Value,
+    pub output: Option<serde_json::Value>,
+    pub result: Option<Vec<u8>>,
+    pub version: i64,
+}
+
+impl TaskRow {
+    pub fn id(&self) -> TaskId {
+        self.id.into()
+    }
+
+    pub fn state(&self) -> Result<TaskState, ApiError> {
+        self.state.parse().map_err(ApiError::internal)
+    }
+}
+
+macro_rules! select_task {
+    ($rest:literal) => {
+        concat!(
+            "select t.id, t.op_id, t.node_id, n.name as node_name, n.simulated, t.node_epoch, t.task_type, t.payload_sha256,
+                    t.state, t.phase, t.fence, t.cancel_at, t.actor_ref, t.correlation_id, t.created_at, t.start_by,
+                    t.dispatched_at, t.started_at, t.ended_at, t.lease_until, t.code, t.detail, t.timings, t.undone,
+                    t.output, t.result, t.version
+             from task t join node n on n.id = t.node_id ",
+            $rest
+        )
+    };
+}
+
+pub async fn get(pool: &PgPool, id: TaskId) -> sqlx::Result<Option<TaskRow>> {
+    sqlx::query_as(select_task!("where t.id = $1"))
+        .bind(id.uuid())
+        .fetch_optional(pool)
+        .await
+}
+
+pub async fn lock(change: &mut Change, id: TaskId) -> sqlx::Result<Option<TaskRow>> {
+    sqlx::query_as(select_task!("where t.id = $1 for update of t"))
+        .bind(id.uuid())
+        .fetch_optional(change.conn())
+        .await
+}
+
+/// What a list is narrowed to.
+#[derive(Clone, Debug, Default)]
+pub struct Filter {
+    pub node: Option<NodeId>,
+    pub state: Option<TaskState>,
+    pub task_type: Option<String>,
+}
+
+pub async fn list(pool: &PgPool, filter: &Filter, page: &Page) -> sqlx::Result<Vec<TaskRow>> {
+    let (at, id) = page.after_parts();
+    sqlx::query_as(select_task!(
+        "where ($1::uuid is null or t.node_id = $1) and ($2::text is null or t.state = $2)
+           and ($3::text is null or t.task_type = $3)
+           and ($4::timestamptz is null or (t.created_at, t.id) < ($4, $5))
+         order by t.created_at desc, t.id desc limit $6"
+    ))
+    .bind(filter.node.map(|n| n.uuid()))
+    .bind(filter.state.map(TaskState::as_str))
+    .bind(&filter.task_type)
+    .bind(at)
+    .bind(id)
+    .bind(page.fetch())
+    .fetch_all(pool)
+    .await
+}
+
+/// The task of an operation that has not ended, if there is one.
+pub async fn open_of_op(conn: &mut PgConnection, op: OpId) -> sqlx::Result<Option<Uuid>> {
+    sqlx::query_scalar(
+        "select id from task where op_id = $1 and state in ('queued', 'dispatched', 'started', 'unknown') limit 1",
+    )
+    .bind(op.uuid())
+    .fetch_optional(conn)
+    .await
+}
+
+pub async fn issues_of_op(conn: &mut PgConnection, op: OpId) -> sqlx::Result<u32> {
+    let n: i64 = sqlx::query_scalar("select count(*) from task where op_id = $1")
+        .bind(op.uuid())
+        .fetch_one(conn)
+        .await?;
+    Ok(n as u32)
+}
+
+pub async fn open_count(conn: &mut PgConnection, node: NodeId) -> sqlx::Result<i64> {
+    sqlx::query_scalar(
+        "select count(*) from task where node_id = $1 and state in ('queued', 'dispatched', 'started', 'unknown')",
+    )
+    .bind(node.uuid())
+    .fetch_one(conn)
+    .await
+}
+
+pub async fn queued_count(conn: &mut PgConnection, node: NodeId) -> sqlx::Result<i64> {
+    sqlx::query_scalar("select count(*) from task where node_id = $1 and state = 'queued'")
+        .bind(node.uuid())
+        .fetch_one(conn)
+        .await
+}
+
+/// A probe that is still under way and young enough to share.
+pub async fn young_probe(conn: &mut PgConnection, node: NodeId, after: Timestamp) -> sqlx::Result<Option<Uuid>> {
+    sqlx::query_scalar(
+        "select id from task where node_id = $1 and task_type = 'diag.health_probe'
+           and state in ('queued', 'dispatched', 'started') and created_at > $2 order by created_at desc limit 1",
+    )
+    .bind(node.uuid())
+    .bind(OffsetDateTime::from(after))
+    .fetch_optional(conn)
+    .await
+}
+
+/// The node is gone or has a new epoch: what was open on it ends as lost.
+pub async fn lose(change: &mut Change, node: NodeId, keep_epoch: Option<u64>) -> sqlx::Result<u64> {
+    let at = OffsetDateTime::from(change.at());
+    let done = sqlx::query(
+        "update task set state = 'failed', code = $3, detail = 'the node was removed or enrolled again', ended_at = $4,
+             version = version + 1
+         where node_id = $1 and ($2::bigint is null or node_epoch <> $2)
+           and state in ('queued', 'dispatched', 'started', 'unknown')",
+    )
+    .bind(node.uuid())
+    .bind(keep_epoch.map(|e| e as i64))
+    .bind(Code::NodeLost.as_str())
+    .bind(at)
+    .execute(change.conn())
+    .await?;
+    change.wake(Topic::Tasks);
+    Ok(done.rows_affected())
+}
+
+/// Somebody wants it stopped. Queued ends at once; what a node has is asked for with the next answer.
+pub async fn cancel(change: &mut Change, row: &TaskRow) -> Answer<()> {
+    let at = OffsetDateTime::from(change.at());
+    match row.state()? {
+        TaskState::Queued => {
+            sqlx::query(
+                "update task set state = 'cancelled', code = $2, ended_at = $3, version = version + 1 where id = $1 and state = 'queued'",
+            )
+            .bind(row.id)
+            .bind(Code::TaskCancelled.as_str())
+            .bind(at)
+            .execute(change.conn())
+            .await?;
+        }
+        TaskState::Dispatched | TaskState::Started | TaskState::Unknown => {
+            sqlx::query("update task set cancel_at = coalesce(cancel_at, $2), version = version + 1 where id = $1")
+                .bind(row.id)
+                .bind(at)
+                .execute(change.conn())
+                .await?;
+        }
+        end @ (TaskState::Succeeded | TaskState::Failed | TaskState::Expired | TaskState::Cancelled) => {
+            return Err(ApiError::new(Code::StateConflict).message(format!("the task has already {end}")));
+        }
+    }
+    change.wake(Topic::Tasks);
+    Ok(())
+}
+
+/// Tasks of a node that somebody wants stopped and that have not ended.
+pub async fn to_cancel(pool: &PgPool, node: NodeId) -> sqlx::Result<Vec<TaskId>> {
+    let ids: Vec<Uuid> = sqlx::query_scalar(
+        "select id from task where node_id = $1 and cancel_at is not null and state in ('dispatched', 'started', 'unknown')",
+    )
+    .bind(node.uuid())
+    .fetch_all(pool)
+    .await?;
+    Ok(ids.into_iter().map(Into::into).collect())
+}
+
+/// An overdue task, as the loops find it.
+#[derive(Clone, Debug, sqlx::FromRow)]
+pub struct Overdue {
+    pub id: Uuid,
+    pub node_id: Uuid,
+    pub task_type: String,
+}
+
+/// Queued past its time to start.
+pub async fn expired(change: &mut Change) -> sqlx::Result<Vec<Overdue>> {
+    let at = OffsetDateTime::from(change.at());
+    sqlx::query_as(
+        "update task set state = 'expired', code = $2, ended_at = $1, version = version + 1
+         where id in (select id from task where state = 'queued' and start_by < $1 limit 500 for update skip locked)
+         returning id, node_id, task_type",
+    )
+    .bind(at)
+    .bind(Code::StartByPassed.as_str())
+    .fetch_all(change.conn())
+    .await
+}
+
+/// Handed out or started, and then nothing was heard: unknown, never given to anybody else.
+pub async fn lease_lost(change: &mut Change) -> sqlx::Result<Vec<Overdue>> {
+    let at = OffsetDateTime::from(change.at());
+    sqlx::query_as(
+        "update task set state = 'unknown', version = version + 1
+         where id in (select id from task where state in ('dispatched', 'started') and lease_until < $1
+                      limit 500 for update skip locked)
+         returning id, node_id, task_type",
+    )
+    .bind(at)
+    .fetch_all(change.conn())
+    .await
+}
+
+/// Is there anything for the loops to do? Asked without a transaction, so that an idle fleet writes nothing.
+pub async fn any_overdue(pool: &PgPool, now: Timestamp) -> sqlx::Result<bool> {
+    sqlx::query_scalar(
+        "select exists (select from task where (state = 'queued' and start_by < $1)
+                           or (state in ('dispatched', 'started') and lease_until < $1))",
+    )
+    .bind(OffsetDateTime::from(now))
+    .fetch_one(pool)
+    .await
+}

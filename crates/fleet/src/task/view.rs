@@ -1,0 +1,67 @@
+//! A task as people see it.
+
+use base::http::Answer;
+use model::api::{TaskView, Waiting};
+use model::state::TaskState;
+
+use super::TaskRow;
+
+pub fn view(row: TaskRow) -> Answer<TaskView> {
+    let state = row.state()?;
+    Ok(TaskView {
+        waiting: waiting(&row, state),
+        id: row.id(),
+        op_id: row.op_id.into(),
+        node_id: row.node_id.into(),
+        node_name: row.node_name,
+        simulated: row.simulated,
+        task_type: row.task_type,
+        state,
+        phase: if state.is_end() { None } else { row.phase },
+        code: row.code.as_deref().and_then(|code| code.parse().ok()),
+        detail: row.detail,
+        actor_ref: row.actor_ref,
+        correlation_id: row.correlation_id.to_string(),
+        created_at: row.created_at.into(),
+        start_by: row.start_by.into(),
+        dispatched_at: row.dispatched_at.map(Into::into),
+        started_at: row.started_at.map(Into::into),
+        ended_at: row.ended_at.map(Into::into),
+        timings: row.timings,
+        undone: serde_json::from_value(row.undone).unwrap_or_default(),
+        output: row.output.unwrap_or(serde_json::Value::Null),
+        version: row.version,
+    })
+}
+
+fn waiting(row: &TaskRow, state: TaskState) -> Option<Waiting> {
+    let node = &row.node_name;
+    let (reason, since, verb) = match state {
+        TaskState::Queued => (
+            "the node has not asked for it yet",
+            row.created_at,
+            format!("gpuaas node show {node}"),
+        ),
+        TaskState::Dispatched => (
+            "the node has it and has not said that it started",
+            row.dispatched_at.unwrap_or(row.created_at),
+            format!("gpuaas node show {node}"),
+        ),
+        TaskState::Started => (
+            "it runs",
+            row.started_at.unwrap_or(row.created_at),
+            format!("gpuaas task cancel {}", row.id()),
+        ),
+        TaskState::Unknown => (
+            "the node fell silent while it had the task; it is not given to anybody else",
+            row.lease_until.unwrap_or(row.created_at),
+            format!("gpuaas node show {node}"),
+        ),
+        TaskState::Succeeded | TaskState::Failed | TaskState::Expired | TaskState::Cancelled => return None,
+    };
+    Some(Waiting {
+        reason: reason.to_owned(),
+        since: since.into(),
+        verb,
+    })
+}

@@ -1,0 +1,195 @@
+//! The fleet's loops. Each takes no input: it looks at the database, does what is missing, says what it did; on a
+//! timer and on a nudge.
+
+use std::time::Duration;
+
+use base::tx::Actor;
+use base::wake::Topic;
+use model::id::{NodeId, TaskId};
+use model::signal::Code;
+use model::state::NodeState;
+use serde_json::json;
+use tokio_util::task::TaskTracker;
+
+use crate::Fleet;
+use crate::metrics::{ALARMS, IDENTITY_AGE, NODES_HELD};
+use crate::node::{state, store as nodes};
+use crate::task::{claim, enqueue_probe, store as tasks};
+use crate::trust::{self, Keyring};
+
+/// What every process with node-facing listeners runs.
+pub fn spawn_listener_loops(fleet: &Fleet, tracker: &TaskTracker) {
+    tracker.spawn(identity_loop(fleet.clone()));
+    tracker.spawn(dispatch_loop(fleet.clone()));
+    tracker.spawn(presence_loop(fleet.clone()));
+    tracker.spawn(trust_loop(fleet.clone()));
+}
+
+/// What one or many processes run: every pass is safe to run twice at once.
+pub fn spawn_fleet_loops(fleet: &Fleet, tracker: &TaskTracker) {
+    tracker.spawn(task_loop(fleet.clone()));
+    tracker.spawn(node_loop(fleet.clone()));
+}
+
+async fn identity_loop(fleet: Fleet) {
+    let mut news = fleet.app.wake.subscribe(Topic::Revoked);
+    let sweep = Duration::from_millis(fleet.limits.sweep_ms);
+    while fleet.running(news.look_again(sweep)).await {
+        match fleet.identity.refresh(fleet.app.db.read()).await {
+            Ok(()) => fleet.dispatch.ring_all(),
+            Err(error) => tracing::warn!(%error, "the identity table could not be swept"),
+        }
+        metrics::gauge!(IDENTITY_AGE).set(fleet.identity.age().map_or(f64::INFINITY, |age| age.as_secs_f64()));
+    }
+}
+
+async fn dispatch_loop(fleet: Fleet) {
+    let mut news = fleet.app.wake.subscribe(Topic::Tasks);
+    let sweep = Duration::from_millis((fleet.limits.redeliver_ms as u64).max(500));
+    while fleet.running(news.look_again(sweep)).await {
+        let now = fleet.app.clock.now();
+        match claim::nodes_with_work(fleet.app.db.read(), now, fleet.limits.redeliver_ms).await {
+            Ok(work) => fleet.dispatch.set_work(work),
+            Err(error) => tracing::warn!(%error, "no look at the queue"),
+        }
+        metrics::gauge!(NODES_HELD).set(fleet.dispatch.held() as f64);
+    }
+}
+
+async fn presence_loop(fleet: Fleet) {
+    while fleet.running(tokio::time::sleep(Duration::from_millis(500))).await {
+        if let Err(error) = fleet
+            .presence
+            .flush(fleet.app.db.bookkeeping(), fleet.app.clock.now())
+            .await
+        {
+            tracing::warn!(%error, "last-seen times were not written");
+        }
+    }
+}
+
+async fn trust_loop(fleet: Fleet) {
+    let mut news = fleet.app.wake.subscribe(Topic::Trust);
+    while fleet.running(news.look_again(Duration::from_secs(30))).await {
+        if let Err(error) = reload_trust(&fleet).await {
+            tracing::error!(error = %format!("{error:#}"), "the newest manifest cannot be used; the old one stays");
+        }
+    }
+}
+
+async fn reload_trust(fleet: &Fleet) -> anyhow::Result<()> {
+    let Some(bundle) = trust::bundle_latest(fleet.app.db.read()).await? else {
+        return Ok(());
+    };
+    if bundle != fleet.keyring().bundle {
+        fleet.set_keyring(Keyring::load(&fleet.app.config.keys_dir, bundle)?);
+        fleet.dispatch.ring_all();
+    }
+    Ok(())
+}
+
+async fn task_loop(fleet: Fleet) {
+    while fleet.running(tokio::time::sleep(Duration::from_millis(1000))).await {
+        if let Err(error) = overdue_tasks(&fleet).await {
+            tracing::warn!(%error, "overdue tasks were not looked at");
+        }
+    }
+}
+
+/// Queued past its time is expired; handed out and silent is unknown, with an alarm.
+pub async fn overdue_tasks(fleet: &Fleet) -> sqlx::Result<()> {
+    if !tasks::any_overdue(fleet.app.db.read(), fleet.app.clock.now()).await? {
+        return Ok(());
+    }
+    let mut change = fleet
+        .app
+        .db
+        .change(&Actor::system("task-loop"), "task.overdue", fleet.app.installation)
+        .await?;
+    let expired = tasks::expired(&mut change).await?;
+    let unknown = tasks::lease_lost(&mut change).await?;
+    for (kind, rows) in [("task.expired", &expired), ("task.unknown", &unknown)] {
+        for row in rows {
+            change.event(
+                kind,
+                TaskId::from(row.id),
+                json!({ "node_id": NodeId::from(row.node_id), "type": row.task_type }),
+            );
+        }
+    }
+    change.detail(json!({ "expired": expired.len(), "unknown": unknown.len() }));
+    change.wake(Topic::Tasks);
+    change.commit().await?;
+    metrics::counter!(ALARMS, "code" => "task_unknown").increment(unknown.len() as u64);
+    Ok(())
+}
+
+async fn node_loop(fleet: Fleet) {
+    while fleet.running(tokio::time::sleep(Duration::from_millis(500))).await {
+        if let Err(error) = silent_nodes(&fleet).await {
+            tracing::warn!(%error, "silent nodes were not looked at");
+        }
+        if let Err(error) = due_probes(&fleet).await {
+            tracing::warn!(%error, "due probes were not asked for");
+        }
+    }
+}
+
+/// Whoever was not heard for too long is stale, by name and with an event.
+pub async fn silent_nodes(fleet: &Fleet) -> Result<(), base::http::ApiError> {
+    let before = fleet.app.clock.now().plus_ms(-fleet.limits.stale_ms);
+    for id in nodes::silent(fleet.app.db.read(), before).await? {
+        let id = NodeId::from(id);
+        let mut change = fleet
+            .app
+            .db
+            .change(&Actor::system("node-loop"), "node.stale", id)
+            .await?;
+        let row = state::lock(&mut change, id).await?;
+        let silent = row
+            .last_seen_at
+            .is_none_or(|at| model::time::Timestamp::from(at) < before);
+        let heard_before = matches!(
+            row.state()?,
+            NodeState::Ready | NodeState::Draining | NodeState::Drained
+        );
+        if silent && heard_before {
+            state::enter(&mut change, &row, NodeState::Stale, "nothing was heard from its agent").await?;
+            change.commit().await?;
+            metrics::counter!(ALARMS, "code" => Code::NodeAgentHeartbeatStale.as_str()).increment(1);
+            tracing::warn!(node_id = %id, name = row.name, "node is stale");
+        }
+    }
+    Ok(())
+}
+
+/// Probes are due for whoever is back or new, and for everybody now and then.
+pub async fn due_probes(fleet: &Fleet) -> Result<(), base::http::ApiError> {
+    let now = fleet.app.clock.now();
+    let heard_after = now.plus_ms(-fleet.limits.stale_ms.min(10_000));
+    let probed_before = now.plus_ms(-fleet.limits.probe_every_ms);
+    for id in nodes::want_probe(fleet.app.db.read(), heard_after, probed_before).await? {
+        let id = NodeId::from(id);
+        let mut change = fleet
+            .app
+            .db
+            .change(&Actor::system("node-loop"), "node.probe", id)
+            .await?;
+        match enqueue_probe(fleet, &mut change, id).await {
+            Ok(_) => change.commit().await?,
+            Err(error) => tracing::debug!(node_id = %id, code = %error.code, "no probe yet"),
+        }
+    }
+    Ok(())
+}
+
+impl Fleet {
+    /// Waits, and says whether to go on.
+    async fn running(&self, wait: impl Future<Output = ()>) -> bool {
+        tokio::select! {
+            biased;
+            () = self.stop.cancelled() => false,
+            () = wait => true,
+        }
+    }
+}
