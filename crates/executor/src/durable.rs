@@ -1,0 +1,83 @@
+//! Small files that survive a power cut: written beside their place, synced, then moved into it, and the directory
+//! synced too. Readers see the old bytes or the new ones, never half of either.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// Makes a directory for secrets and makes sure that its name survives.
+pub(crate) fn ensure_private_dir(path: &Path) -> io::Result<()> {
+    let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
+    made?;
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => sync_dir(parent),
+        _ => Ok(()),
+    }
+}
+
+/// Replaces the file's content.
+pub(crate) fn write(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
+    let beside = write_beside(path, bytes, mode)?;
+    fs::rename(&beside, path)?;
+    sync_parent(path)
+}
+
+/// Makes the file unless it is there. False: somebody else was first, and theirs stays.
+pub(crate) fn write_new(path: &Path, bytes: &[u8], mode: u32) -> io::Result<bool> {
+    let beside = write_beside(path, bytes, mode)?;
+    // A link, not a rename: it never replaces what another process made in the meantime.
+    let linked = fs::hard_link(&beside, path);
+    fs::remove_file(&beside)?;
+    match linked {
+        Ok(()) => sync_parent(path).map(|()| true),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Removes the file if it is there, durably.
+pub(crate) fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Ok(()) => sync_parent(path),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// The content, or none where there is no such file.
+pub(crate) fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
+    match fs::read(path) {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+pub(crate) fn sync_parent(path: &Path) -> io::Result<()> {
+    path.parent().map_or(Ok(()), sync_dir)
+}
+
+fn sync_dir(path: &Path) -> io::Result<()> {
+    let path = if path.as_os_str().is_empty() {
+        Path::new(".")
+    } else {
+        path
+    };
+    File::open(path)?.sync_all()
+}
+
+fn write_beside(path: &Path, bytes: &[u8], mode: u32) -> io::Result<PathBuf> {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".new-{}", std::process::id()));
+    let beside = path.with_file_name(name);
+    remove(&beside)?; // left by a process of the same number that died here
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(mode)
+        .open(&beside)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    Ok(beside)
+}

@@ -1,0 +1,237 @@
+//! What all threads of one executor share, and the only ways to change it. Locks are held one at a time, and the
+//! journal's is the one under which a task changes its state.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+
+use anyhow::Context as _;
+use model::id::TaskId;
+use model::key::KeyId;
+use model::node_api::HeldTask;
+use model::signal::Code;
+use model::socket::FromExecutor;
+use model::time::Timestamp;
+use rustix::fs::{FlockOperation, flock};
+
+use crate::journal::{Entry, Journal, JournalError};
+use crate::keys::Keys;
+use crate::machine::Machine;
+use crate::outlet::Outlet;
+use crate::policy::Policy;
+use crate::result::Refusals;
+use crate::stop::Stop;
+use crate::trust_store::TrustStore;
+use crate::{Options, durable};
+
+pub(crate) struct Node {
+    pub(crate) options: Options,
+    pub(crate) stop: Stop,
+    pub(crate) keys: Keys,
+    pub(crate) machine: Machine,
+    pub(crate) outlet: Outlet,
+    trust: Mutex<TrustStore>,
+    /// Without a readable journal nothing runs, but the socket says so.
+    journal: Result<Mutex<Journal>, JournalError>,
+    running: Mutex<BTreeMap<TaskId, Arc<Running>>>,
+    refusals: Mutex<Refusals>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+    /// What made it impossible to go on.
+    fatal: Mutex<Option<anyhow::Error>>,
+    _lock: File,
+}
+
+/// A task that a thread works on.
+pub(crate) struct Running {
+    pub(crate) fence: u64,
+    /// Which key signed it.
+    pub(crate) keyid: Option<KeyId>,
+    progress: Mutex<Progress>,
+}
+
+#[derive(Clone)]
+struct Progress {
+    phase: String,
+    started_at: Option<Timestamp>,
+    /// Why it shall turn back at the next step.
+    interrupt: Option<Code>,
+}
+
+impl Node {
+    pub(crate) fn start(options: Options, stop: Stop) -> anyhow::Result<Arc<Self>> {
+        let dir = &options.state_dir;
+        durable::ensure_private_dir(dir).with_context(|| format!("make {}", dir.display()))?;
+        let lock = lock(&options)?;
+        let keys = Keys::ensure(dir)?;
+        let policy = Policy::read(&options.policy_path)?;
+        let trust = TrustStore::open(dir, policy.root_sha256)?;
+        let machine = Machine::look(&options);
+        let journal = match Journal::open(dir, options.limits.journal_bytes) {
+            Ok(journal) => Ok(Mutex::new(journal)),
+            Err(JournalError::Io(error)) => return Err(error).context("open the journal"),
+            Err(damaged) => {
+                tracing::error!(code = %damaged.code(), error = %damaged, "nothing will run");
+                Err(damaged)
+            }
+        };
+        Ok(Arc::new(Self {
+            stop,
+            keys,
+            machine,
+            outlet: Outlet::default(),
+            trust: Mutex::new(trust),
+            journal,
+            running: Mutex::default(),
+            refusals: Mutex::default(),
+            threads: Mutex::default(),
+            fatal: Mutex::default(),
+            _lock: lock,
+            options,
+        }))
+    }
+
+    pub(crate) fn trust(&self) -> MutexGuard<'_, TrustStore> {
+        open(&self.trust)
+    }
+
+    pub(crate) fn journal(&self) -> Result<MutexGuard<'_, Journal>, Code> {
+        self.journal.as_ref().map(open).map_err(JournalError::code)
+    }
+
+    pub(crate) fn running(&self) -> MutexGuard<'_, BTreeMap<TaskId, Arc<Running>>> {
+        open(&self.running)
+    }
+
+    pub(crate) fn refusals(&self) -> MutexGuard<'_, Refusals> {
+        open(&self.refusals)
+    }
+
+    /// Writes an entry down. If that fails nobody knows what is durable: the process ends and reads it again.
+    pub(crate) fn record(&self, journal: &mut Journal, entry: Entry) -> Result<u64, Code> {
+        if self.stop.asked() {
+            return Err(Code::Interrupted);
+        }
+        journal.append(entry, self.options.clock.now()).map_err(|error| {
+            let code = error.code();
+            self.give_up(anyhow::Error::new(error).context("write the journal"));
+            code
+        })
+    }
+
+    /// Ends the whole executor; the next start goes on from the journal.
+    pub(crate) fn give_up(&self, error: anyhow::Error) {
+        tracing::error!(error = format!("{error:#}"), "giving up");
+        open(&self.fatal).get_or_insert(error);
+        self.stop.stop();
+    }
+
+    /// Starts a thread that `finish` waits for. A thread that panics takes the executor with it: what it left half done
+    /// is in the journal.
+    pub(crate) fn spawn(self: &Arc<Self>, name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+        let guard = Guard(Arc::clone(self));
+        let thread = thread::Builder::new().name(name.to_owned()).stack_size(512 * 1024);
+        let handle = thread.spawn(move || {
+            let _guard = guard;
+            work();
+        })?;
+        let mut threads = open(&self.threads);
+        threads.retain(|thread| !thread.is_finished());
+        threads.push(handle);
+        Ok(())
+    }
+
+    /// Waits for all threads; gives the reason why it ended if it was not asked to.
+    pub(crate) fn finish(&self) -> anyhow::Result<()> {
+        self.outlet.close();
+        loop {
+            let threads = std::mem::take(&mut *open(&self.threads));
+            if threads.is_empty() {
+                break;
+            }
+            for thread in threads {
+                // A panic has been recorded by the guard.
+                thread.join().ok();
+            }
+        }
+        match open(&self.fatal).take() {
+            Some(error) => Err(error),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Running {
+    pub(crate) fn new(fence: u64, keyid: Option<KeyId>) -> Self {
+        let phase = "claimed".to_owned();
+        let progress = Progress {
+            phase,
+            started_at: None,
+            interrupt: None,
+        };
+        Self {
+            fence,
+            keyid,
+            progress: Mutex::new(progress),
+        }
+    }
+
+    pub(crate) fn interrupt(&self, why: Code) {
+        open(&self.progress).interrupt.get_or_insert(why);
+    }
+
+    pub(crate) fn interrupted(&self) -> Option<Code> {
+        open(&self.progress).interrupt
+    }
+
+    pub(crate) fn held(&self, task_id: TaskId) -> HeldTask {
+        let Progress { phase, started_at, .. } = open(&self.progress).clone();
+        HeldTask {
+            task_id,
+            fence: self.fence,
+            phase,
+            started_at,
+        }
+    }
+
+    /// Notes where it is and tells the agent.
+    pub(crate) fn enters(&self, node: &Node, task_id: TaskId, phase: &str, at: Option<Timestamp>) {
+        {
+            let mut progress = open(&self.progress);
+            phase.clone_into(&mut progress.phase);
+            progress.started_at = at.or(progress.started_at);
+        }
+        node.outlet.send(FromExecutor::Progress {
+            task: self.held(task_id),
+        });
+    }
+}
+
+struct Guard(Arc<Node>);
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.0.give_up(anyhow::anyhow!("a thread panicked"));
+        }
+    }
+}
+
+/// What a panicking thread held is complete at every moment or guarded by the journal, so the lock is simply taken.
+fn open<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// One executor per state directory.
+fn lock(options: &Options) -> anyhow::Result<File> {
+    let path = options.state_dir.join("lock");
+    let file = File::create(&path).with_context(|| format!("open {}", path.display()))?;
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(file),
+        Err(rustix::io::Errno::WOULDBLOCK) => {
+            anyhow::bail!("{}: another executor has {}", Code::AlreadyRunning, path.display())
+        }
+        Err(error) => Err(error).with_context(|| format!("lock {}", path.display())),
+    }
+}

@@ -1,0 +1,64 @@
+//! What root on this host has decided: `/etc/gpuaas/node.toml`. It pins the root of trust and may narrow what is
+//! compiled in; it can never widen it. Keys that belong to the agent are left to the agent.
+
+use std::io;
+use std::path::Path;
+
+use anyhow::Context as _;
+use model::digest::Sha256;
+use model::task::TaskType;
+use serde::Deserialize;
+use toml_edit::DocumentMut;
+
+use crate::durable;
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+pub(crate) struct Policy {
+    /// Hash of the root key that signs delegations. None: not enrolled, nothing runs.
+    pub(crate) root_sha256: Option<Sha256>,
+    /// The task types that may run here. None: all that are compiled in.
+    pub(crate) allowed_task_types: Option<Vec<String>>,
+}
+
+impl Policy {
+    /// A missing file allows everything compiled in and trusts nobody.
+    pub(crate) fn read(path: &Path) -> anyhow::Result<Self> {
+        let bytes = durable::read(path).with_context(|| format!("read {}", path.display()))?;
+        let text = String::from_utf8(bytes.unwrap_or_default());
+        let text = text.with_context(|| format!("{} is not text", path.display()))?;
+        let policy: Self = toml::from_str(&text).with_context(|| format!("{}", path.display()))?;
+        for name in policy.allowed_task_types.iter().flatten() {
+            // A misspelt type would silently allow less than was meant.
+            anyhow::ensure!(
+                name.parse::<TaskType>().is_ok(),
+                "{}: allowed_task_types: this build has no task type {name:?}",
+                path.display()
+            );
+        }
+        Ok(policy)
+    }
+
+    pub(crate) fn allows(&self, task_type: TaskType) -> bool {
+        let listed = |names: &Vec<String>| names.iter().any(|name| name == task_type.as_str());
+        self.allowed_task_types.as_ref().is_none_or(listed)
+    }
+}
+
+/// Pins a root. Comments, order and every other key stay as the operator wrote them.
+pub(crate) fn pin_root(path: &Path, root: &Sha256) -> anyhow::Result<()> {
+    let bytes = durable::read(path).with_context(|| format!("read {}", path.display()))?;
+    let text =
+        String::from_utf8(bytes.unwrap_or_default()).with_context(|| format!("{} is not text", path.display()))?;
+    let mut document: DocumentMut = text.parse().with_context(|| format!("{}", path.display()))?;
+    document["root_sha256"] = toml_edit::value(root.to_string());
+    if let Some(parent) = path.parent() {
+        match std::fs::create_dir(parent) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                return Err(error).with_context(|| format!("make {}", parent.display()));
+            }
+            Ok(()) | Err(_) => {}
+        }
+    }
+    // Readable by all: the agent reads its own keys from the same file, and nothing in it is secret.
+    durable::write(path, document.to_string().as_bytes(), 0o644).with_context(|| format!("write {}", path.display()))
+}

@@ -1,0 +1,125 @@
+//! The Unix socket: who may connect, how long anybody is waited for, and what happens to nonsense. A frame that is not
+//! a message closes its connection and nothing else.
+
+use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use model::socket::{self, FromAgent, FromExecutor};
+
+use crate::node::Node;
+use crate::serve;
+
+/// A message that has begun must end; a message that is written must be read.
+const FRAME_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// After a connection that could not be had.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// Replaces what a killed predecessor left; the state directory's lock says that it is gone.
+pub(crate) fn bind(path: &Path, agent_group: Option<u32>) -> anyhow::Result<UnixListener> {
+    let context = || format!("listen on {}", path.display());
+    if let Some(parent) = path.parent() {
+        std::fs::create_dir_all(parent).with_context(context)?;
+    }
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error).with_context(context)?,
+        Ok(()) | Err(_) => {}
+    }
+    let listener = UnixListener::bind(path).with_context(context)?;
+    std::fs::set_permissions(path, PermissionsExt::from_mode(0o660)).with_context(context)?;
+    if agent_group.is_some() {
+        std::os::unix::fs::chown(path, None, agent_group).with_context(context)?;
+    }
+    // The one who knocked may be gone before we open.
+    listener.set_nonblocking(true).with_context(context)?;
+    Ok(listener)
+}
+
+/// Accepts until told to stop.
+pub(crate) fn accept(node: &Arc<Node>, listener: &UnixListener) -> io::Result<()> {
+    while node.stop.wait_readable(listener.as_fd())? {
+        let admitted = listener.accept().and_then(|(stream, _)| admit(node, stream));
+        match admitted {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => {
+                tracing::warn!(%error, "connection refused");
+                // Out of descriptors, say: whoever knocks without end shall not keep us busy.
+                node.stop.wait(PAUSE);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn admit(node: &Arc<Node>, stream: UnixStream) -> io::Result<()> {
+    let peer = rustix::net::sockopt::socket_peercred(&stream)?;
+    let (uid, gid) = (peer.uid.as_raw(), peer.gid.as_raw());
+    let ours = uid == 0 || uid == rustix::process::geteuid().as_raw();
+    if !ours && node.options.agent_group != Some(gid) {
+        let why = format!(
+            "{}: uid {uid} gid {gid} is not the agent",
+            model::signal::Code::PeerRefused
+        );
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+    }
+    stream.set_write_timeout(Some(FRAME_TIMEOUT))?;
+    let (number, queue) = node.outlet.connect(stream.try_clone()?);
+    let to_agent = stream.try_clone()?;
+    let reader = Arc::clone(node);
+    let writer = Arc::clone(node);
+    node.spawn("socket-write", move || {
+        if let Err(error) = write_all(to_agent, &queue) {
+            tracing::warn!(%error, "writing to the agent");
+        }
+        writer.outlet.disconnect(number);
+    })?;
+    node.spawn("socket-read", move || {
+        if let Err(error) = read_all(&reader, stream) {
+            tracing::warn!(code = %model::signal::Code::FrameMalformed, %error, "reading from the agent");
+        }
+        reader.outlet.disconnect(number);
+    })
+}
+
+fn write_all(mut stream: UnixStream, queue: &Receiver<FromExecutor>) -> io::Result<()> {
+    // Ends when the outlet lets go of the sender.
+    for message in queue {
+        let frame = socket::encode(&message).map_err(io::Error::other)?;
+        stream.write_all(&frame)?;
+    }
+    Ok(())
+}
+
+fn read_all(node: &Arc<Node>, mut stream: UnixStream) -> io::Result<()> {
+    serve::greet(node);
+    while let Some(message) = read_one(&mut stream)? {
+        if node.stop.asked() {
+            break;
+        }
+        serve::answer(node, message);
+    }
+    Ok(())
+}
+
+/// None: the agent hung up between two messages, as it may.
+fn read_one(stream: &mut UnixStream) -> io::Result<Option<FromAgent>> {
+    let mut header = [0; 4];
+    stream.set_read_timeout(None)?;
+    if stream.read(&mut header[..1])? == 0 {
+        return Ok(None);
+    }
+    stream.set_read_timeout(Some(FRAME_TIMEOUT))?;
+    stream.read_exact(&mut header[1..])?;
+    let length = socket::body_length(header).map_err(io::Error::other)?;
+    let mut body = vec![0; length];
+    stream.read_exact(&mut body)?;
+    socket::decode(&body).map(Some).map_err(io::Error::other)
+}

@@ -1,0 +1,190 @@
+//! `allocation.deprovision_user`: everything of a tenant's uid, gone and looked for afterwards. Forward only: what was
+//! taken away is not brought back, and a failure leaves a node that has to be looked at. It refuses a host with GPUs
+//! before it touches anything, because nothing here can prove that a GPU was reset.
+
+use host::Tenant;
+use host::pretend::{Account, Leftover, Profile, State};
+use model::signal::Code;
+use model::task::deprovision_user::{Absent, Output, Params};
+use serde::{Deserialize, Serialize};
+use steps::{Complaints, Context, Fail, Proof, Step, Table, nothing};
+
+use super::{Surroundings, fail, failed, proof};
+
+pub(super) struct Handler;
+
+pub(super) struct Deprovision {
+    host: host::Host,
+    tenant: Tenant,
+    remove_home: bool,
+    facts: Facts,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Facts {
+    processes_killed: u32,
+    absent: Option<Absent>,
+}
+
+impl Context for Deprovision {
+    type Facts = Facts;
+    fn facts(&self) -> Facts {
+        self.facts.clone()
+    }
+    fn restore(&mut self, facts: Facts) {
+        self.facts = facts;
+    }
+}
+
+/// First nothing new may begin, then nothing may run, then nothing may stay. The account goes last of all: until then
+/// its uid cannot be given to anybody else.
+const STEPS: &[Step<Deprovision>] = &[
+    Step {
+        name: "guard",
+        run: guard,
+        undo: nothing,
+    },
+    Step {
+        name: "lock",
+        run: lock,
+        undo: nothing,
+    },
+    Step {
+        name: "schedules",
+        run: schedules,
+        undo: nothing,
+    },
+    Step {
+        name: "processes",
+        run: processes,
+        undo: nothing,
+    },
+    Step {
+        name: "ipc",
+        run: ipc,
+        undo: nothing,
+    },
+    Step {
+        name: "files",
+        run: files,
+        undo: nothing,
+    },
+    Step {
+        name: "account",
+        run: account,
+        undo: nothing,
+    },
+    Step {
+        name: "prove_absent",
+        run: prove_absent,
+        undo: nothing,
+    },
+];
+
+impl super::Handler for Handler {
+    type Params = Params;
+    type Context = Deprovision;
+    type Output = Output;
+    const TABLE: Table<Deprovision> = Table::forward_only(STEPS);
+
+    fn context(params: &Params, around: &Surroundings) -> Deprovision {
+        let (name, uid) = (params.username.clone(), params.uid);
+        Deprovision {
+            host: around.host.clone(),
+            tenant: Tenant {
+                name,
+                uid,
+                owner: params.allocation_id,
+            },
+            remove_home: params.remove_home,
+            facts: Facts::default(),
+        }
+    }
+
+    fn output(context: &Deprovision) -> Option<Output> {
+        Some(Output {
+            processes_killed: context.facts.processes_killed,
+            absent: context.facts.absent?,
+            reset_proofs: Vec::new(),
+        })
+    }
+
+    fn proof() -> Result<Proof, Complaints> {
+        proof::prove::<Self>(proof_params(), Profile::Cpu, lived_in)
+    }
+}
+
+fn guard(d: &mut Deprovision) -> Result<(), Fail> {
+    if !d.remove_home {
+        let why = "remove_home: absence cannot be proved of a home that stays";
+        return Err(fail(Code::ParamsInvalid, why));
+    }
+    d.host.users.refuse_foreign(&d.tenant).map_err(failed)?;
+    match d.host.facts.gpus().map_err(failed)?.len() {
+        0 => Ok(()),
+        gpus => {
+            let why = format!("the host has {gpus} GPUs, and this build cannot prove their reset");
+            Err(fail(Code::ResetProofUnavailable, why))
+        }
+    }
+}
+
+fn lock(d: &mut Deprovision) -> Result<(), Fail> {
+    d.host.users.ensure_locked(&d.tenant).map_err(failed)
+}
+
+fn schedules(d: &mut Deprovision) -> Result<(), Fail> {
+    d.host.users.ensure_no_schedules(&d.tenant).map_err(failed)
+}
+
+fn processes(d: &mut Deprovision) -> Result<(), Fail> {
+    let killed = d.host.users.ensure_no_processes(&d.tenant).map_err(failed)?;
+    d.facts.processes_killed = d.facts.processes_killed.saturating_add(killed);
+    Ok(())
+}
+
+fn ipc(d: &mut Deprovision) -> Result<(), Fail> {
+    d.host.users.ensure_no_ipc(&d.tenant).map_err(failed)
+}
+
+fn files(d: &mut Deprovision) -> Result<(), Fail> {
+    d.host.users.ensure_no_files(&d.tenant).map_err(failed)
+}
+
+fn account(d: &mut Deprovision) -> Result<(), Fail> {
+    d.host.users.ensure_no_account(&d.tenant).map_err(failed)
+}
+
+fn prove_absent(d: &mut Deprovision) -> Result<(), Fail> {
+    d.facts.absent = Some(d.host.users.prove_absent(&d.tenant).map_err(failed)?);
+    Ok(())
+}
+
+fn proof_params() -> Params {
+    Params {
+        allocation_id: uuid::Uuid::from_u128(1).into(),
+        username: "ada".parse().expect("a plain word"),
+        uid: 20_001.try_into().expect("in the tenants' range"),
+        remove_home: true,
+    }
+}
+
+/// A tenant who left one of everything behind, and a neighbour who stays.
+fn lived_in(state: &mut State) {
+    use Leftover::{At, Cron, File, Ipc, Linger, Process};
+    for (name, uid, owner) in [("ada", 20_001, 1), ("grace", 20_002, 2)] {
+        let owner = Some(uuid::Uuid::from_u128(owner).into());
+        let account = Account {
+            uid,
+            owner,
+            gpu_access: false,
+            locked: false,
+        };
+        state.accounts.insert(name.to_owned(), account);
+        state.homes.insert(name.to_owned(), uid);
+        state.keys.insert(name.to_owned(), vec!["ssh-ed25519 AAAA".to_owned()]);
+        let left = [Process, Cron, At, Linger, File, Ipc].into();
+        state.leftovers.insert(uid, left);
+    }
+}

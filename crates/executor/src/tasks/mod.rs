@@ -1,0 +1,114 @@
+//! The handlers, one file per task type, generated from the model's table: a type without a handler, without a table of
+//! steps or without a proof does not compile. There is no other code that a task can reach.
+
+mod proof;
+
+use std::path::PathBuf;
+
+use host::Host;
+use model::signal::Code;
+use model::task::{Task, TaskType};
+use serde::Serialize;
+use serde_json::value::RawValue;
+use steps::{Complaints, Context, Fail, Journal, OnFail, Proof, Record, Report, Table, Watch};
+
+/// What a handler may see besides its parameters.
+#[derive(Clone)]
+pub(crate) struct Surroundings {
+    pub(crate) host: Host,
+    pub(crate) state_dir: PathBuf,
+    pub(crate) journal_used_pct: u32,
+    pub(crate) clock_skew_ms: i64,
+}
+
+/// One task type: its steps over one typed context, and what it answers.
+pub(crate) trait Handler {
+    type Params: Clone;
+    type Context: Context;
+    type Output: Serialize;
+    const TABLE: Table<Self::Context>;
+
+    fn context(params: &Self::Params, around: &Surroundings) -> Self::Context;
+
+    /// From the facts alone: after a restart there is nothing else.
+    fn output(context: &Self::Context) -> Option<Self::Output>;
+
+    /// Tries every fault at every place on a pretend host.
+    fn proof() -> Result<Proof, Complaints>;
+}
+
+pub(crate) struct Walked {
+    pub(crate) report: Report,
+    pub(crate) output: Option<Box<RawValue>>,
+}
+
+macro_rules! handlers {
+    ($($variant:ident $module:ident,)*) => {
+        $(mod $module;)*
+
+        /// Runs the task's steps, from the records on if there are any.
+        pub(crate) fn walk<J: Journal>(
+            task: &Task,
+            around: &Surroundings,
+            journal: &mut J,
+            records: &[Record],
+            watch: &mut dyn Watch,
+        ) -> Result<Walked, steps::Error<J::Error>> {
+            match task {
+                $(Task::$variant(params) => {
+                    walk_one::<$module::Handler, J>(params, around, journal, records, watch)
+                })*
+            }
+        }
+
+        /// Does it only go forward? Such a task cannot be cancelled.
+        pub(crate) fn forward_only(task_type: TaskType) -> bool {
+            let on_fail = match task_type {
+                $(TaskType::$variant => <$module::Handler as Handler>::TABLE.on_fail,)*
+            };
+            on_fail == OnFail::Halt
+        }
+
+        /// The proof of a task type, for the test that runs them all.
+        pub fn proof(task_type: TaskType) -> Result<Proof, Complaints> {
+            match task_type {
+                $(TaskType::$variant => <$module::Handler as Handler>::proof(),)*
+            }
+        }
+    };
+}
+model::for_each_task!(handlers);
+
+fn walk_one<H: Handler, J: Journal>(
+    params: &H::Params,
+    around: &Surroundings,
+    journal: &mut J,
+    records: &[Record],
+    watch: &mut dyn Watch,
+) -> Result<Walked, steps::Error<J::Error>> {
+    let mut context = H::context(params, around);
+    let report = steps::resume(&H::TABLE, &mut context, journal, records, watch)?;
+    let done = report.end == steps::End::Done;
+    let output = if done { H::output(&context) } else { None };
+    let output = output
+        .map(|output| serde_json::value::to_raw_value(&output))
+        .transpose();
+    let output = output.map_err(steps::Error::Facts)?;
+    Ok(Walked { report, output })
+}
+
+/// A host's error as a step's failure.
+fn failed(error: host::Error) -> Fail {
+    let code = error.code();
+    let mut detail = error.to_string();
+    let mut source = std::error::Error::source(&error);
+    while let Some(cause) = source {
+        detail = format!("{detail}: {cause}");
+        source = cause.source();
+    }
+    fail(code, detail)
+}
+
+fn fail(code: Code, detail: impl Into<String>) -> Fail {
+    Fail::new(code.as_str(), detail)
+}

@@ -1,0 +1,209 @@
+//! Who this node is and whom it believes, kept across restarts. Everything hangs on the hash that root pinned in
+//! node.toml; documents only advance, and an identity is taken only after `enroll` was run on this very host.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use model::digest::Sha256;
+use model::dsse;
+use model::envelope::Refusal;
+use model::signal::Code;
+use model::socket::{Enrolled, NodeIdentity};
+use model::trust::{Bundle, Delegation, Trust};
+use serde::{Deserialize, Serialize};
+
+use crate::device::{Device, DeviceError};
+use crate::durable;
+use crate::keys::Keys;
+
+/// Written by `enroll`, removed when an identity has been taken.
+const OPEN_DOOR: &str = "enrolment_open";
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Stored {
+    /// What node.toml said when this node enrolled.
+    pinned_root: Sha256,
+    /// A root of the newest delegation; differs from the pinned one after the roots have been replaced.
+    anchor: Sha256,
+    bundle: Bundle,
+    identity: NodeIdentity,
+    /// PEM, leaf first.
+    device_chain: String,
+    token_audiences: Vec<String>,
+}
+
+pub(crate) struct TrustStore {
+    dir: PathBuf,
+    believed: Option<Believed>,
+}
+
+struct Believed {
+    stored: Stored,
+    trust: Trust,
+}
+
+impl TrustStore {
+    /// What is on disk counts only under the root that node.toml pins now.
+    pub(crate) fn open(state_dir: &Path, pinned_root: Option<Sha256>) -> anyhow::Result<Self> {
+        let dir = state_dir.join("trust");
+        durable::ensure_private_dir(&dir).with_context(|| format!("make {}", dir.display()))?;
+        let path = dir.join("identity.json");
+        let bytes = durable::read(&path).with_context(|| format!("read {}", path.display()))?;
+        let mut store = Self { dir, believed: None };
+        let Some(bytes) = bytes else {
+            return Ok(store);
+        };
+        let stored: Stored = serde_json::from_slice(&bytes).with_context(|| format!("{}", path.display()))?;
+        if pinned_root != Some(stored.pinned_root) {
+            tracing::error!(code = %Code::RootMismatch, "node.toml pins another root than this node enrolled under");
+            return Ok(store);
+        }
+        let trust = Trust::establish(&stored.anchor, &stored.bundle)
+            .map_err(|code| anyhow::anyhow!("{} does not verify: {code}", path.display()))?;
+        store.believed = Some(Believed { stored, trust });
+        Ok(store)
+    }
+
+    pub(crate) fn identity(&self) -> Option<NodeIdentity> {
+        self.believed.as_ref().map(|believed| believed.stored.identity)
+    }
+
+    pub(crate) fn trust(&self) -> Option<&Trust> {
+        self.believed.as_ref().map(|believed| &believed.trust)
+    }
+
+    pub(crate) fn token_audiences(&self) -> &[String] {
+        self.believed
+            .as_ref()
+            .map_or(&[], |believed| &believed.stored.token_audiences)
+    }
+
+    /// The device certificate, read again from what is stored.
+    pub(crate) fn device(&self, keys: &Keys) -> Result<Device, Refusal> {
+        let Some(Believed { stored, .. }) = &self.believed else {
+            return Err(Code::NotEnrolled.into());
+        };
+        Device::read(&stored.device_chain, keys, &stored.identity).map_err(refused)
+    }
+
+    /// Lets the next `enrolled` message in.
+    pub(crate) fn open_door(state_dir: &Path, token: &Sha256) -> anyhow::Result<()> {
+        let dir = state_dir.join("trust");
+        durable::ensure_private_dir(&dir)?;
+        durable::write(&dir.join(OPEN_DOOR), token.to_string().as_bytes(), 0o600)?;
+        Ok(())
+    }
+
+    /// Takes an identity. The same one again is welcome at any time: the agent may have died before it kept it.
+    pub(crate) fn enrol(
+        &mut self,
+        enrolled: &Enrolled,
+        pinned_root: Option<Sha256>,
+        keys: &Keys,
+    ) -> Result<(), Refusal> {
+        let pinned_root = pinned_root.ok_or_else(|| {
+            Refusal::new(
+                Code::RootMismatch,
+                "node.toml pins no root: run `enroll` on this host first",
+            )
+        })?;
+        let Enrolled {
+            installation,
+            node_id,
+            epoch,
+            ..
+        } = *enrolled;
+        let identity = NodeIdentity {
+            installation,
+            node_id,
+            epoch,
+        };
+        let open_door = self.dir.join(OPEN_DOOR);
+        let invited = open_door.try_exists().map_err(unwritable)?;
+        if !invited && self.identity() != Some(identity) {
+            return Err(Refusal::new(Code::Forbidden, "run `enroll` on this host first"));
+        }
+        let trust = match &self.believed {
+            // The same house: its documents must not go back.
+            Some(believed) if believed.stored.pinned_root == pinned_root => believed.trust.advance(&enrolled.bundle)?,
+            Some(_) | None => Trust::establish(&pinned_root, &enrolled.bundle)?,
+        };
+        if trust.aud() != installation {
+            return Err(Code::WrongAudience.into());
+        }
+        Device::read(&enrolled.device_chain, keys, &identity).map_err(refused)?;
+        let stored = Stored {
+            pinned_root,
+            anchor: anchor_of(&enrolled.bundle)?,
+            bundle: enrolled.bundle.clone(),
+            identity,
+            device_chain: enrolled.device_chain.clone(),
+            token_audiences: enrolled.token_audiences.clone(),
+        };
+        self.keep(stored, trust)?;
+        durable::remove(&open_door).map_err(unwritable)
+    }
+
+    /// The next documents. Returns the manifest's version.
+    pub(crate) fn advance(&mut self, bundle: &Bundle) -> Result<u64, Refusal> {
+        let Some(Believed { stored, trust }) = &self.believed else {
+            return Err(Code::NotEnrolled.into());
+        };
+        let next = trust.advance(bundle)?;
+        let version = next.manifest().version;
+        if stored.bundle != *bundle {
+            let (anchor, bundle) = (anchor_of(bundle)?, bundle.clone());
+            let stored = Stored {
+                anchor,
+                bundle,
+                ..stored.clone()
+            };
+            self.keep(stored, next)?;
+        }
+        Ok(version)
+    }
+
+    /// A renewed device certificate: same key, same names, longer life.
+    pub(crate) fn renew_device(&mut self, chain: &str, keys: &Keys) -> Result<(), Refusal> {
+        let Some(Believed { stored, trust }) = &self.believed else {
+            return Err(Code::NotEnrolled.into());
+        };
+        Device::read(chain, keys, &stored.identity).map_err(refused)?;
+        let (device_chain, trust) = (chain.to_owned(), trust.clone());
+        let stored = Stored {
+            device_chain,
+            ..stored.clone()
+        };
+        self.keep(stored, trust)
+    }
+
+    fn keep(&mut self, stored: Stored, trust: Trust) -> Result<(), Refusal> {
+        let json = serde_json::to_vec_pretty(&stored).map_err(unwritable)?;
+        durable::write(&self.dir.join("identity.json"), &json, 0o600).map_err(unwritable)?;
+        self.believed = Some(Believed { stored, trust });
+        Ok(())
+    }
+}
+
+/// A root under which the stored bundle can be verified again after a restart. The bundle has been verified.
+fn anchor_of(bundle: &Bundle) -> Result<Sha256, Refusal> {
+    let payload = bundle.delegation.payload_unverified()?;
+    let delegation: Delegation = dsse::parse_payload(&payload).map_err(|(code, why)| Refusal::new(code, why))?;
+    let mut roots = delegation.roots.iter().map(|root| Sha256::of(root.as_bytes()));
+    let anchor = roots.find(|root| Trust::establish(root, bundle).is_ok());
+    anchor.ok_or_else(|| Code::ManifestRejected.into())
+}
+
+fn refused(error: DeviceError) -> Refusal {
+    let code = match error {
+        DeviceError::ChainMalformed | DeviceError::OtherKey | DeviceError::OtherName(_) => Code::CertNameMismatch,
+        DeviceError::CsrMalformed => Code::CsrInvalid,
+        DeviceError::Sign(_) => Code::Internal,
+    };
+    Refusal::new(code, error.to_string())
+}
+
+fn unwritable(error: impl std::fmt::Display) -> Refusal {
+    Refusal::new(Code::DiskFull, format!("the trust store cannot be written: {error}"))
+}
