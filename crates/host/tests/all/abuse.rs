@@ -1,7 +1,7 @@
 //! Attacks on a machine's users, mounted for real.
 
 use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, lchown, symlink};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -70,6 +70,13 @@ fn abuse_25_home_symlink_race() {
             .map(|meta| meta.uid())
             .collect();
         assert_eq!(owners, [0], "root's directory is still root's, under whatever name");
+        let dirs = ["roots", ".ssh", "away"].map(|name| path("home/ada").join(name));
+        let is_roots = |dir: &Path| fs::symlink_metadata(dir).is_ok_and(|meta| meta.ino() == roots);
+        let mut found = dirs
+            .iter()
+            .filter(|dir| is_roots(dir))
+            .map(|dir| fs::read_dir(dir).expect("list").count());
+        assert_eq!(found.next(), Some(0), "and nothing was written into it");
     });
 }
 
@@ -97,6 +104,56 @@ fn flip(victim: &Path, stop: &AtomicBool, flips: &AtomicU64) {
         done += u64::from(fs::rename(home.join("away"), &ssh).is_ok());
         flips.fetch_add(done, Ordering::Relaxed);
     }
+}
+
+/// The same without a race: each thing that a tenant may have put where the keys belong.
+#[test]
+fn what_is_in_the_way_of_keys_is_refused_or_replaced() {
+    on_a_tree(|tree| {
+        let (users, ada) = (&*tree.host.users, tenant("ada", UID));
+        users.ensure_account(&ada, false).expect("account");
+        users.ensure_home(&ada).expect("home");
+        let (ssh, keys_file) = (path("home/ada/.ssh"), path("home/ada/.ssh/authorized_keys"));
+        let elsewhere = tree.plant_dir("tmp/elsewhere", UID);
+        let refused = |what: &str| {
+            let error = users.ensure_keys(&ada, &keys()).expect_err(what);
+            assert_eq!(error.code(), Code::UserRefused, "{what}: {error}");
+        };
+        fs::remove_dir(&ssh).expect("remove");
+        symlink(&elsewhere, &ssh).expect("link");
+        refused("a link, even to a directory of their own");
+        assert_eq!(fs::read_dir(&elsewhere).expect("list").count(), 0);
+        fs::remove_file(&ssh).expect("remove");
+        tree.plant("home/ada/.ssh", UID);
+        refused("a file");
+        fs::remove_file(&ssh).expect("remove");
+        tree.plant_dir("home/ada/.ssh", 0);
+        refused("a directory of root's");
+        fs::remove_dir(&ssh).expect("remove");
+        users.ensure_keys(&ada, &keys()).expect("a missing one is made");
+        fs::remove_file(&keys_file).expect("remove");
+        fs::create_dir(&keys_file).expect("a directory");
+        refused("a directory instead of the file");
+        fs::remove_dir(&keys_file).expect("remove");
+        let secret = tree.plant("root/secret", 0);
+        symlink(&secret, &keys_file).expect("link");
+        users
+            .ensure_keys(&ada, &keys())
+            .expect("a link is replaced, not followed");
+        assert_eq!(fs::read_to_string(&secret).expect("still there"), "planted");
+        fs::remove_file(&keys_file).expect("remove");
+        rustix::fs::mkfifoat(CWD, &keys_file, rustix::fs::Mode::RWXU).expect("fifo");
+        assert!(!users.verified(&ada, false, &keys()).expect("does not wait").keys);
+        users.ensure_keys(&ada, &keys()).expect("a fifo is replaced");
+        let meta = fs::symlink_metadata(&keys_file).expect("a file");
+        assert_eq!((meta.uid(), meta.mode() & 0o7777, meta.is_file()), (UID, 0o600, true));
+        let wanted: String = keys().iter().map(|key| format!("{key}\n")).collect();
+        assert_eq!(
+            fs::read_to_string(&keys_file).expect("read"),
+            wanted,
+            "type and blob, nothing else"
+        );
+    });
 }
 
 /// Everything a tenant can leave behind is planted, removed and proved absent; the neighbours keep theirs.
@@ -127,6 +184,15 @@ fn abuse_26_leftovers() {
             "the neighbour's process still runs"
         );
         assert!(kept.iter().all(|path| path.exists()));
+        for (dir, left) in [
+            ("tmp", 1),
+            ("var/tmp", 1),
+            ("dev/shm", 0),
+            ("dev/mqueue", 0),
+            ("home", 0),
+        ] {
+            assert_eq!(fs::read_dir(path(dir)).expect("list").count(), left, "{dir}");
+        }
         let trash = ["", "home", "tmp", "dev/shm", "var/tmp"].map(|dir| path(dir).join(".gpuaas-trash"));
         assert!(trash.iter().all(|path| !path.exists()));
         neighbour.kill().expect("kill");
@@ -185,6 +251,8 @@ fn plant_everything(tree: &Tree) -> Vec<std::process::Child> {
     tree.plant_dir("tmp/dir", UID);
     symlink("/etc", path("tmp/dir/link")).expect("link");
     tree.plant("tmp/dir/of-root", 0);
+    symlink("/etc", path("tmp/link")).expect("link");
+    lchown(path("tmp/link"), Some(UID), Some(UID)).expect("chown");
     fs::set_permissions(path("tmp/dir"), fs::Permissions::from_mode(0o000)).expect("close it");
     let odd = std::ffi::OsStr::new("new\nline \u{1b}[31m");
     fs::rename(tree.plant("tmp/odd", UID), path("tmp").join(odd)).expect("rename");
