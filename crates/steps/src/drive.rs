@@ -32,18 +32,14 @@ pub struct Report {
 impl Report {
     /// The steps that were undone, in that order.
     pub fn undone(&self) -> Vec<&str> {
-        let undone = self
-            .moves
-            .iter()
-            .filter(|ended| ended.way == Way::Undo && ended.ok);
+        let undone = self.moves.iter().filter(|ended| ended.way == Way::Undo && ended.ok);
         undone.map(|ended| ended.step.as_str()).collect()
     }
 
     /// How long each step ran, by name; of a step that ran again, the last time.
     pub fn timings_ms(&self) -> BTreeMap<&str, u64> {
         let runs = self.moves.iter().filter(|ended| ended.way == Way::Run);
-        runs.map(|ended| (ended.step.as_str(), ended.took_ms))
-            .collect()
+        runs.map(|ended| (ended.step.as_str(), ended.took_ms)).collect()
     }
 }
 
@@ -75,14 +71,9 @@ pub fn resume<C: Context, J: Journal>(
     watch: &mut dyn Watch,
 ) -> Result<Report, Error<J::Error>> {
     let walk = Walk::resume(table.names(), table.on_fail, records);
-    drive(
-        walk,
-        context,
-        journal,
-        records,
-        watch,
-        &mut |way, at, context| act(table, way, at, context),
-    )
+    drive(walk, context, journal, records, watch, &mut |way, at, context| {
+        act(table, way, at, context)
+    })
 }
 
 /// Tries a failed undo again. A walk that is not stuck in an undo is resumed.
@@ -95,14 +86,9 @@ pub fn retry<C: Context, J: Journal>(
 ) -> Result<Report, Error<J::Error>> {
     let mut walk = Walk::resume(table.names(), table.on_fail, records);
     walk.retry();
-    drive(
-        walk,
-        context,
-        journal,
-        records,
-        watch,
-        &mut |way, at, context| act(table, way, at, context),
-    )
+    drive(walk, context, journal, records, watch, &mut |way, at, context| {
+        act(table, way, at, context)
+    })
 }
 
 pub(crate) fn act<C>(table: &Table<C>, way: Way, at: usize, context: &mut C) -> Result<(), Fail> {
@@ -123,10 +109,7 @@ pub(crate) fn drive<C: Context, J: Journal>(
     watch: &mut dyn Watch,
     act: Act<'_, C>,
 ) -> Result<Report, Error<J::Error>> {
-    let mut moves: Vec<Ended> = records
-        .iter()
-        .filter_map(|record| record.ended.clone())
-        .collect();
+    let mut moves: Vec<Ended> = records.iter().filter_map(|record| record.ended.clone()).collect();
     let mut table = records
         .is_empty()
         .then(|| walk.names().iter().map(|name| (*name).to_owned()).collect());

@@ -131,20 +131,13 @@ impl Walk {
         else {
             return;
         };
-        let reached = if self.durable {
-            Some(at)
-        } else {
-            at.checked_sub(1)
-        };
+        let reached = if self.durable { Some(at) } else { at.checked_sub(1) };
         self.turn_back(Cause { at: step, error }, reached);
     }
 
     /// The operator's verb for a failed undo: try it again. False if that is not how the walk ended.
     pub fn retry(&mut self) -> bool {
-        let Next::End(End::Stuck {
-            undo: Some(undo), ..
-        }) = &self.next
-        else {
+        let Next::End(End::Stuck { undo: Some(undo), .. }) = &self.next else {
             return false;
         };
         let Some(at) = self.names.iter().position(|name| name == undo) else {
@@ -161,11 +154,7 @@ impl Walk {
             Next::End(_) => return,
         };
         let error = Fail::new(FLOW_CHANGED, detail);
-        self.next = Next::End(End::Stuck {
-            at,
-            undo: None,
-            error,
-        });
+        self.next = Next::End(End::Stuck { at, undo: None, error });
     }
 
     fn turn_back(&mut self, cause: Cause, reached: Option<usize>) {

@@ -111,26 +111,12 @@ impl<W: World> Prover<'_, W> {
             fail: Some((at, Blow::Before)),
             ..plan
         };
-        self.cell(
-            Cell::Fail {
-                at,
-                blow: Blow::Before,
-            },
-            before,
-            Expect::Back,
-        );
+        self.cell(Cell::Fail { at, blow: Blow::Before }, before, Expect::Back);
         let after = Plan {
             fail: Some((at, Blow::After)),
             ..plan
         };
-        let failed = self.cell(
-            Cell::Fail {
-                at,
-                blow: Blow::After,
-            },
-            after,
-            Expect::Back,
-        );
+        let failed = self.cell(Cell::Fail { at, blow: Blow::After }, after, Expect::Back);
         if self.table.on_fail == OnFail::Halt {
             return;
         }
@@ -163,11 +149,7 @@ impl<W: World> Prover<'_, W> {
                     ..after
                 };
                 self.cell(Cell::FuseBack { at, call, blow }, fuse(false), Expect::Back);
-                self.cell(
-                    Cell::FuseCrashBack { at, call, blow },
-                    fuse(true),
-                    Expect::Back,
-                );
+                self.cell(Cell::FuseCrashBack { at, call, blow }, fuse(true), Expect::Back);
             }
         }
     }
@@ -185,9 +167,7 @@ impl<W: World> Prover<'_, W> {
         }
         let seen = world.snapshot();
         let finished = self.finished.as_ref().filter(|finished| **finished != seen);
-        let wrong = || Complaint::WrongEnd {
-            end: trial.end.clone(),
-        };
+        let wrong = || Complaint::WrongEnd { end: trial.end.clone() };
         match (&trial.end, expect) {
             (End::Done, Expect::Done | Expect::Any) => found.extend(finished.map(|finished| {
                 let (seen, finished) = (format!("{seen:?}"), format!("{finished:?}"));
@@ -197,12 +177,8 @@ impl<W: World> Prover<'_, W> {
                 let (seen, clean) = (format!("{seen:?}"), format!("{:?}", self.clean));
                 found.push(Complaint::NotClean { seen, clean });
             }
-            (End::Undone { .. } | End::Halted { .. }, Expect::Back | Expect::Any) => {
-                found.extend(self.again(&world))
-            }
-            (End::Done | End::Undone { .. } | End::Halted { .. } | End::Stuck { .. }, _) => {
-                found.push(wrong())
-            }
+            (End::Undone { .. } | End::Halted { .. }, Expect::Back | Expect::Any) => found.extend(self.again(&world)),
+            (End::Done | End::Undone { .. } | End::Halted { .. } | End::Stuck { .. }, _) => found.push(wrong()),
         }
         self.complaints
             .extend(found.into_iter().map(|complaint| (cell, complaint)));

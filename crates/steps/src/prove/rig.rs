@@ -84,12 +84,7 @@ impl Watch for Quiet<'_> {
 
 pub(super) fn try_out<W: World>(table: &Table<W::Context>, world: &W, plan: Plan) -> Trial {
     let dead = Slot::new(false);
-    let (asked, interrupted, failed, doubled) = (
-        Slot::new(0),
-        Slot::new(false),
-        Slot::new(false),
-        Slot::new(false),
-    );
+    let (asked, interrupted, failed, doubled) = (Slot::new(0), Slot::new(false), Slot::new(false), Slot::new(false));
     let forward = Slot::new(None::<usize>);
     let before = world.calls();
     let mut tape = Tape {
@@ -154,23 +149,14 @@ pub(super) fn try_out<W: World>(table: &Table<W::Context>, world: &W, plan: Plan
             &mut context,
             &mut tape,
             &records,
-            &mut Quiet {
-                interrupt: &interrupt,
-            },
+            &mut Quiet { interrupt: &interrupt },
             &mut faulty,
         );
         if forward.get().is_some() && writes_forward.is_none() {
-            writes_forward = tape
-                .records
-                .iter()
-                .position(|record| record.cause.is_some());
+            writes_forward = tape.records.iter().position(|record| record.cause.is_some());
         }
         match driven {
-            Ok(report)
-                if operator
-                    && !was_stuck
-                    && matches!(report.end, End::Stuck { undo: Some(_), .. }) =>
-            {
+            Ok(report) if operator && !was_stuck && matches!(report.end, End::Stuck { undo: Some(_), .. }) => {
                 continue;
             }
             Ok(report) => break report.end,

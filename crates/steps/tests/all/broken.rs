@@ -46,10 +46,7 @@ fn a_step_that_refuses_to_run_again_is_not_idempotent() {
         ..BOX
     }]);
     let found = complaints(&WRONG);
-    assert!(found.has(|cell, why| matches!(
-        (cell, why),
-        (Cell::RunTwice { .. }, Complaint::WrongEnd { .. })
-    )));
+    assert!(found.has(|cell, why| matches!((cell, why), (Cell::RunTwice { .. }, Complaint::WrongEnd { .. }))));
 }
 
 #[test]
@@ -65,12 +62,7 @@ fn an_undo_that_leaves_something_is_not_clean() {
     let not_clean = |complaint: &Complaint| matches!(complaint, Complaint::NotClean { .. });
     for at in [0, 1] {
         assert!(
-            found.has(|cell, why| *cell
-                == Cell::Fail {
-                    at,
-                    blow: Blow::After
-                }
-                && not_clean(why)),
+            found.has(|cell, why| *cell == Cell::Fail { at, blow: Blow::After } && not_clean(why)),
             "{found}"
         );
         assert!(found.has(|cell, why| matches!(cell, Cell::Interrupt { .. }) && not_clean(why)));
@@ -89,11 +81,7 @@ fn an_undo_that_is_conditional_on_memory_is_not_clean() {
                 Ok(())
             },
             undo: |e| {
-                if e.made.is_some() {
-                    e.shelf.take("box")
-                } else {
-                    Ok(())
-                }
+                if e.made.is_some() { e.shelf.take("box") } else { Ok(()) }
             },
         },
         LABEL,
@@ -137,13 +125,7 @@ fn an_undo_that_cannot_be_repeated_is_seen() {
         found.has(|cell, why| matches!(cell, Cell::UndoTwice { .. }) && stuck(why)),
         "{found}"
     );
-    assert!(found.has(|cell, why| matches!(
-        cell,
-        Cell::Fail {
-            blow: Blow::Before,
-            ..
-        }
-    ) && stuck(why)));
+    assert!(found.has(|cell, why| matches!(cell, Cell::Fail { blow: Blow::Before, .. }) && stuck(why)));
 }
 
 #[test]
@@ -151,20 +133,13 @@ fn a_guard_that_takes_half_for_whole_is_not_complete() {
     // "It exists" is not "it is finished": a crash between the two writes leaves half a label for ever.
     const WRONG: Table<Errand> = table(&[Step {
         run: |e| {
-            if e.shelf.has("label")? {
-                Ok(())
-            } else {
-                (LABEL.run)(e)
-            }
+            if e.shelf.has("label")? { Ok(()) } else { (LABEL.run)(e) }
         },
         ..LABEL
     }]);
     let found = complaints(&WRONG);
     assert!(
-        found.has(|cell, why| matches!(
-            (cell, why),
-            (Cell::FuseCrash { .. }, Complaint::NotFinished { .. })
-        )),
+        found.has(|cell, why| matches!((cell, why), (Cell::FuseCrash { .. }, Complaint::NotFinished { .. }))),
         "{found}"
     );
 }
@@ -182,10 +157,7 @@ fn an_effect_whose_name_is_not_yet_journalled_is_lost() {
     }]);
     let found = complaints(&WRONG);
     assert!(
-        found.has(|cell, why| matches!(
-            (cell, why),
-            (Cell::Crash { .. }, Complaint::NotFinished { .. })
-        )),
+        found.has(|cell, why| matches!((cell, why), (Cell::Crash { .. }, Complaint::NotFinished { .. }))),
         "{found}"
     );
 }
@@ -199,23 +171,14 @@ fn a_swallowed_error_is_seen() {
     let found = complaints(&WRONG);
     assert!(found.has(|cell, why| matches!(
         (cell, why),
-        (
-            Cell::Fuse {
-                blow: Blow::Before,
-                ..
-            },
-            Complaint::NotFinished { .. }
-        )
+        (Cell::Fuse { blow: Blow::Before, .. }, Complaint::NotFinished { .. })
     )));
     const BACK: Table<Errand> = table(&[Step {
         undo: |e| e.shelf.take("box").or(Ok(())),
         ..BOX
     }]);
     let found = complaints(&BACK);
-    assert!(found.has(|cell, why| matches!(
-        (cell, why),
-        (Cell::FuseBack { .. }, Complaint::NotClean { .. })
-    )));
+    assert!(found.has(|cell, why| matches!((cell, why), (Cell::FuseBack { .. }, Complaint::NotClean { .. }))));
 }
 
 #[test]
@@ -236,10 +199,7 @@ fn a_step_that_stands_in_the_way_of_the_next_attempt_is_seen() {
     ]);
     let found = complaints(&WRONG);
     assert!(
-        found.has(|cell, why| matches!(
-            (cell, why),
-            (Cell::Fail { at: 1, .. }, Complaint::NotRepeatable { .. })
-        )),
+        found.has(|cell, why| matches!((cell, why), (Cell::Fail { at: 1, .. }, Complaint::NotRepeatable { .. }))),
         "{found}"
     );
 }
@@ -252,9 +212,7 @@ fn a_table_that_never_works_is_not_proven() {
     }]);
     let found = complaints(&WRONG);
     assert_eq!(found.0.len(), 1);
-    assert!(
-        found.has(|cell, why| matches!((cell, why), (Cell::Clean, Complaint::WrongEnd { .. })))
-    );
+    assert!(found.has(|cell, why| matches!((cell, why), (Cell::Clean, Complaint::WrongEnd { .. }))));
 }
 
 /// A room whose fuse is not connected.
@@ -285,14 +243,6 @@ impl World for Dead {
 fn a_fault_that_does_not_fire_proves_nothing() {
     const RIGHT: Table<Errand> = table(&[BOX]);
     let found = prove(&RIGHT, &Dead(Room::default())).expect_err("the fuse is dead");
-    assert!(
-        found.has(|cell, why| matches!(
-            (cell, why),
-            (Cell::Fuse { .. }, Complaint::FaultDidNotFire)
-        ))
-    );
-    assert!(found.has(|cell, why| matches!(
-        (cell, why),
-        (Cell::FuseCrash { .. }, Complaint::FaultDidNotFire)
-    )));
+    assert!(found.has(|cell, why| matches!((cell, why), (Cell::Fuse { .. }, Complaint::FaultDidNotFire))));
+    assert!(found.has(|cell, why| matches!((cell, why), (Cell::FuseCrash { .. }, Complaint::FaultDidNotFire))));
 }

@@ -1,7 +1,7 @@
 //! The engine itself: journal before act, one write per move, back through the failed step, stuck in plain sight.
 
 use steps::Way::{Run, Undo};
-use steps::{End, Error, Fail, Next, Step, Table, World, nothing, prove, retry, run};
+use steps::{End, Error, Fail, Next, OnFail, Step, Table, Walk, World, nothing, prove, retry, run};
 
 use crate::shelf::{BOX, Bystander, Errand, LABEL, Pages, RIGHT, Room};
 
@@ -119,14 +119,7 @@ fn a_failing_undo_is_stuck_in_plain_sight_until_it_is_tried_again() {
 
     room.0.put("key", "brass").expect("no fuse is set");
     let records = pages.records.clone();
-    let report = retry(
-        &STUCK,
-        &mut room.context(),
-        &mut pages,
-        &records,
-        &mut watch,
-    )
-    .expect("journal");
+    let report = retry(&STUCK, &mut room.context(), &mut pages, &records, &mut watch).expect("journal");
     assert_eq!(
         report.end,
         End::Undone {
@@ -172,13 +165,29 @@ fn an_interruption_waits_for_the_step_and_never_cuts_an_undo() {
         );
         assert_eq!(watch.told.len(), told);
         assert_eq!(pages.records.len(), told + 1);
-        assert_eq!(
-            watch.asked.get(),
-            interrupt + 1,
-            "nobody asks on the way back"
-        );
+        assert_eq!(watch.asked.get(), interrupt + 1, "nobody asks on the way back");
         assert!(room.snapshot().is_empty());
     }
+}
+
+#[test]
+fn a_walk_on_its_way_back_or_at_its_end_cannot_be_interrupted() {
+    let mut walk = Walk::start(RIGHT.names(), OnFail::Undo);
+    walk.begun();
+    walk.ended(Err(Fail::new("bad", "")));
+    let (back, late) = (walk.next().clone(), Fail::new("late", ""));
+    walk.interrupt(late.clone());
+    assert_eq!(walk.next(), &back);
+    walk.begun();
+    walk.ended(Ok(()));
+    let end = Next::End(End::Undone {
+        at: "box".into(),
+        error: Fail::new("bad", ""),
+    });
+    assert_eq!(walk.next(), &end);
+    walk.interrupt(late);
+    assert!(!walk.retry());
+    assert_eq!(walk.next(), &end);
 }
 
 #[test]
@@ -213,7 +222,6 @@ fn a_right_table_is_proven_and_the_cells_are_counted() {
     assert_eq!(proof.cells, 74);
 
     const FORWARD: Table<Errand> = Table::forward_only(&[BOX, LABEL]);
-    let proof =
-        prove(&FORWARD, &Room::default()).unwrap_or_else(|complaints| panic!("{complaints}"));
+    let proof = prove(&FORWARD, &Room::default()).unwrap_or_else(|complaints| panic!("{complaints}"));
     assert_eq!(proof.cells, 1 + 6 + 6 + 6 + 2 + 2 + 4);
 }

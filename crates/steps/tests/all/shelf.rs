@@ -35,16 +35,11 @@ impl Shelf {
             return Err(fail());
         }
         let done = effect(&mut self.things.borrow_mut());
-        if blow.is_some() {
-            Err(fail())
-        } else {
-            Ok(done)
-        }
+        if blow.is_some() { Err(fail()) } else { Ok(done) }
     }
 
     pub(crate) fn put(&self, name: &str, thing: &str) -> Result<(), Fail> {
-        self.call(|things| things.insert(name.into(), thing.into()))
-            .map(drop)
+        self.call(|things| things.insert(name.into(), thing.into())).map(drop)
     }
 
     pub(crate) fn append(&self, name: &str, thing: &str) -> Result<(), Fail> {
