@@ -1,0 +1,214 @@
+//! The API as the commands see it: documents in, documents or a `Failure` out. One correlation id for the whole
+//! command, so that everything it caused can be found by it. Nothing is sent twice; only waits try again.
+
+use std::time::Duration;
+
+use http::header::{AUTHORIZATION, HeaderName, HeaderValue};
+use model::signal::Code;
+use serde::Serialize;
+use serde_json::{Value, json};
+use uuid::Uuid;
+use wire::http::{Error, ErrorKind, RequestBuilder};
+
+use crate::config::Settings;
+use crate::failure::{Exit, Failure};
+use crate::trust;
+
+const CORRELATION: HeaderName = HeaderName::from_static("x-correlation-id");
+/// The largest page that the API gives.
+pub(crate) const PAGE: usize = 200;
+const MAX_BODY: usize = 8 << 20;
+
+#[derive(Clone)]
+pub(crate) struct Client {
+    http: wire::http::Client,
+    logged_in: bool,
+}
+
+impl Client {
+    pub(crate) fn new(settings: &Settings) -> Result<Self, Failure> {
+        let url = settings.url.as_ref().ok_or_else(|| {
+            Failure::new(
+                Exit::Login,
+                Code::Unauthenticated,
+                "no server is configured and no development server runs here",
+            )
+            .hint("gpuaas auth login --with-token --url https://…, or start one by `make dev`")
+        })?;
+        let mut builder = wire::http::Client::builder(&url.value)
+            .map_err(|error| broken(&url.value, &error))?
+            .max_body(MAX_BODY);
+        if url.value.starts_with("https://") {
+            builder = builder.tls(trust::config(settings.ca_file.as_ref())?);
+        }
+        let correlation = Uuid::new_v4().to_string();
+        if let Ok(value) = HeaderValue::from_str(&correlation) {
+            builder = builder.header(CORRELATION, value);
+        }
+        if let Some(token) = &settings.token {
+            let mut value = HeaderValue::from_str(&format!("Bearer {}", token.value.expose())).map_err(|_| {
+                Failure::new(
+                    Exit::Login,
+                    Code::TokenInvalid,
+                    format!("the token from {} has characters that no token has", token.from),
+                )
+            })?;
+            value.set_sensitive(true);
+            builder = builder.header(AUTHORIZATION, value);
+        }
+        Ok(Self {
+            http: builder.build(),
+            logged_in: settings.token.is_some(),
+        })
+    }
+
+    pub(crate) fn base(&self) -> &str {
+        self.http.base()
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> Result<Value, Failure> {
+        self.send(self.http.get(path), true).await
+    }
+
+    /// What anybody may ask, and quickly.
+    pub(crate) async fn get_public(&self, path: &str, patience: Duration) -> Result<Value, Failure> {
+        self.send(self.http.get(path).timeout(patience), false).await
+    }
+
+    /// Answers when something has changed, or after `wait_s`.
+    pub(crate) async fn get_changed(&self, path: &str, version: i64, wait_s: u64) -> Result<Value, Failure> {
+        let path = format!("{path}?changed_since={version}&wait_s={wait_s}");
+        let patience = Duration::from_secs(wait_s + 15);
+        self.send(self.http.get(&path).timeout(patience), true).await
+    }
+
+    pub(crate) async fn post(&self, path: &str, body: &impl Serialize) -> Result<Value, Failure> {
+        let request = self
+            .http
+            .post(path)
+            .json(body)
+            .map_err(|error| broken(self.base(), &error))?;
+        self.send(request, true).await
+    }
+
+    /// The newest `most` items, however many pages they take; `next` tells whether there are more.
+    pub(crate) async fn list(
+        &self,
+        path: &str,
+        filters: &[(&str, Option<String>)],
+        most: usize,
+    ) -> Result<Value, Failure> {
+        let mut items: Vec<Value> = Vec::new();
+        let mut next: Option<String> = None;
+        while items.len() < most {
+            let limit = (most - items.len()).min(PAGE);
+            let mut query = format!("{path}?limit={limit}");
+            let filters = filters
+                .iter()
+                .filter_map(|(name, value)| Some((*name, value.as_deref()?)));
+            for (name, value) in filters.chain(next.as_deref().map(|after| ("after", after))) {
+                query.push_str(&format!("&{name}={}", encode(value)));
+            }
+            let mut page = self.get(&query).await?;
+            let Some(Value::Array(more)) = page.get_mut("items").map(Value::take) else {
+                return Err(Failure::new(
+                    Exit::Error,
+                    Code::BodyMalformed,
+                    format!("{path} did not answer with a list"),
+                ));
+            };
+            let after = page.get("next").and_then(Value::as_str).map(str::to_owned);
+            // A page that is empty or leads back to itself would be read for ever.
+            let stuck = more.is_empty() || after == next;
+            items.extend(more);
+            next = after;
+            if next.is_none() || stuck {
+                break;
+            }
+        }
+        Ok(json!({"items": items, "next": next}))
+    }
+
+    async fn send(&self, request: RequestBuilder<'_>, needs_login: bool) -> Result<Value, Failure> {
+        if needs_login && !self.logged_in {
+            return Err(Failure::new(
+                Exit::Login,
+                Code::Unauthenticated,
+                format!("not logged in to {}", self.base()),
+            ));
+        }
+        let answer = request.send().await.map_err(|error| broken(self.base(), &error))?;
+        if !answer.status.is_success() {
+            let correlation = answer
+                .headers
+                .get(CORRELATION)
+                .and_then(|value| value.to_str().ok())
+                .map(str::to_owned);
+            return Err(Failure::of_answer(answer.status, &answer.body, correlation));
+        }
+        if answer.body.is_empty() {
+            return Ok(json!({}));
+        }
+        answer.json().map_err(|error| broken(self.base(), &error))
+    }
+}
+
+/// A connection that failed, in words; the kind decides, the text only explains.
+fn broken(url: &str, error: &Error) -> Failure {
+    let why = match error.kind {
+        ErrorKind::UrlInvalid => return Failure::config(format!("not a server URL: {url:?}")),
+        ErrorKind::DnsFailed => "its name does not resolve",
+        ErrorKind::TcpRefused => "nothing listens there",
+        ErrorKind::TcpTimeout => "it does not answer",
+        ErrorKind::ServerCertUntrusted => "its certificate is not signed by a CA that is trusted here",
+        ErrorKind::ServerCertExpired => "its certificate is out of date",
+        ErrorKind::ServerNameMismatch => "its certificate is for another name",
+        ErrorKind::CertExpired | ErrorKind::CertRevoked | ErrorKind::CertUntrusted => "it wants a client certificate",
+        ErrorKind::Timeout => "it did not answer in time",
+        ErrorKind::Closed => "the connection broke",
+        ErrorKind::NotGpuaas => "what answers there is not gpuaas",
+        ErrorKind::EdgeRateLimited => "something before it turns us away",
+        ErrorKind::BodyTooLarge => "the answer is too large",
+        ErrorKind::BodyMalformed => "the answer is not JSON",
+    };
+    let mut failure = Failure::new(
+        Exit::Error,
+        Code::ServerUnreachable,
+        format!("cannot talk to {url}: {why}"),
+    )
+    .detail("reason", error.kind.as_str());
+    failure.retry_after_s = error.retry_after_s;
+    failure.passing = matches!(
+        error.kind,
+        ErrorKind::DnsFailed
+            | ErrorKind::TcpRefused
+            | ErrorKind::TcpTimeout
+            | ErrorKind::Timeout
+            | ErrorKind::Closed
+            | ErrorKind::NotGpuaas
+            | ErrorKind::EdgeRateLimited
+    );
+    if matches!(error.kind, ErrorKind::ServerCertUntrusted) {
+        failure = failure.hint("for a private CA give --ca-file, GPUAAS_CA_FILE or `ca_file` in the profile");
+    }
+    failure
+}
+
+/// Percent-encoding for one value in a path or query.
+pub(crate) fn encode(text: &str) -> String {
+    text.bytes()
+        .map(|byte| match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => char::from(byte).to_string(),
+            other => format!("%{other:02X}"),
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_value_cannot_leave_its_place() {
+        assert_eq!(super::encode("a/b?c&d=é"), "a%2Fb%3Fc%26d%3D%C3%A9");
+        assert_eq!(super::encode("node_k3v9q2.A~-"), "node_k3v9q2.A~-");
+    }
+}

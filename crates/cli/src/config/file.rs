@@ -1,0 +1,64 @@
+//! `config.toml`: profiles, each a server with a few habits. An unknown key is an error that names it, because a
+//! setting that is silently ignored is worse than none.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use super::{Source, Sourced};
+use crate::failure::Failure;
+use crate::output::Format;
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct File {
+    #[serde(default)]
+    profile: BTreeMap<String, Profile>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Profile {
+    pub(super) url: Option<String>,
+    /// PEM: the CA of a server whose certificate no public CA has signed.
+    pub(super) ca_file: Option<PathBuf>,
+    pub(super) output: Option<Format>,
+}
+
+pub(super) fn read(dir: &Path) -> Result<File, Failure> {
+    let path = dir.join("config.toml");
+    match std::fs::read_to_string(&path) {
+        Ok(text) => toml::from_str(&text).map_err(|error| {
+            let line = error
+                .span()
+                .and_then(|span| Some(text.get(..span.start)?.matches('\n').count() + 1));
+            let at = line.map(|line| format!(":{line}")).unwrap_or_default();
+            Failure::config(format!("{}{at}: {}", path.display(), error.message()))
+        }),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(File::default()),
+        Err(error) => Err(Failure::config(format!("cannot read {}: {error}", path.display()))),
+    }
+}
+
+impl File {
+    /// The chosen profile; the default one need not exist, a named one must.
+    pub(super) fn profile(&self, name: &Sourced<String>) -> Result<Profile, Failure> {
+        match self.profile.get(&name.value) {
+            Some(profile) => Ok(profile.clone()),
+            None if name.from == Source::Default => Ok(Profile::default()),
+            None => {
+                let known: Vec<&str> = self.profile.keys().map(String::as_str).collect();
+                let known = if known.is_empty() {
+                    "there are none".to_owned()
+                } else {
+                    format!("there are {}", known.join(", "))
+                };
+                Err(Failure::config(format!(
+                    "no profile {:?} (from {}); {known}",
+                    name.value, name.from
+                )))
+            }
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! `gpuaas token`: operators' tokens. The secret is shown once, when it is made.
+
+use clap::Subcommand;
+use model::api::{Scope, TokenCreate};
+use serde_json::{Value, json};
+
+use crate::failure::Failure;
+use crate::ids::{Noun, resolve};
+use crate::output::Format;
+use crate::output::column::{Kind, View, col, extra};
+use crate::output::text;
+use crate::session::{Limit, Session};
+
+pub(crate) const VIEW: View = View {
+    columns: &[
+        col("id", "id", Kind::Id),
+        col("name", "name", Kind::Text),
+        col("scopes", "scopes", Kind::Text),
+        col("expires", "expires_at", Kind::Until),
+        col("last_used", "last_used_at", Kind::Since),
+        col("age", "created_at", Kind::Since),
+        extra("user", "user_id", Kind::Id),
+    ],
+    key: "id",
+};
+
+#[derive(Subcommand)]
+pub(crate) enum Verb {
+    /// The tokens there are, without their secrets
+    #[command(visible_alias = "ls")]
+    List {
+        #[command(flatten)]
+        limit: Limit,
+    },
+    /// Make a token and show its secret, once
+    #[command(after_help = "Example:  gpuaas token create ci --scope operator --days 30 | cut -f2")]
+    Create {
+        /// To recognise it by
+        name: String,
+        /// What it may do: admin, operator, support or auditor; several with commas
+        #[arg(long = "scope", value_delimiter = ',', required = true, value_name = "SCOPE")]
+        scopes: Vec<Scope>,
+        /// How long it lives
+        #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=365))]
+        days: u32,
+    },
+    /// Revoke a token; who uses it is refused at once
+    #[command(visible_alias = "rm")]
+    Remove {
+        /// An id or a name
+        token: String,
+        /// Do not ask
+        #[arg(long, short)]
+        yes: bool,
+    },
+}
+
+pub(crate) async fn run(verb: Verb, session: &mut Session) -> Result<(), Failure> {
+    match verb {
+        Verb::List { limit } => session.list(Noun::Token.path(), &[], &limit, &VIEW).await,
+        Verb::Create { name, scopes, days } => {
+            let created = session
+                .client()?
+                .post(Noun::Token.path(), &TokenCreate { name, scopes, days })
+                .await?;
+            show_created(session, &created)
+        }
+        Verb::Remove { token, yes } => {
+            let client = session.client()?;
+            let id = resolve(&client, Noun::Token, &token).await?;
+            session.confirm(
+                yes,
+                &format!("revoke token {} ({})", text::plain(&token), text::short_id(&id)),
+            )?;
+            let answer = client
+                .post(&format!("{}/{id}/revoke", Noun::Token.path()), &json!({}))
+                .await?;
+            done(session, &id, "revoked", &answer)
+        }
+    }
+}
+
+fn show_created(session: &mut Session, created: &Value) -> Result<(), Failure> {
+    let field = |name: &str| text::plain(created.get(name).and_then(Value::as_str).unwrap_or_default());
+    match session.out.format {
+        Format::Json | Format::Name => session.out.record(&VIEW, created),
+        Format::Tsv => session.out.line(&format!("{}\t{}", field("id"), field("secret"))),
+        Format::Table => {
+            session.out.record(&VIEW, created)?;
+            session.out.line(&format!("\n  {}\n", field("secret")))?;
+            session.out.note("This is the only time the secret is shown.")
+        }
+    }
+}
+
+/// What a verb without an interesting answer says.
+pub(crate) fn done(session: &mut Session, id: &str, what: &str, answer: &Value) -> Result<(), Failure> {
+    match session.out.format {
+        Format::Json => session.out.json(answer),
+        Format::Name => session.out.line(id),
+        Format::Tsv => session.out.line(&format!("{id}\t{what}")),
+        Format::Table => session.out.line(&format!("{} {what}", text::short_id(id))),
+    }
+}

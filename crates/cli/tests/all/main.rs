@@ -1,0 +1,12 @@
+//! The command line from outside: arguments and variables in, streams and an exit code out, against a server of
+//! canned answers. The real server stands in the tests of `dev`.
+
+mod config;
+mod destructive;
+mod errors;
+mod help;
+mod ids;
+mod output;
+mod probe;
+mod server;
+mod town;
