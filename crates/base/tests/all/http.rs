@@ -25,7 +25,7 @@ struct Wish {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Narrow {
-    #[serde(default)]
+    #[expect(dead_code, reason = "only parsed")]
     state: Option<String>,
 }
 

@@ -1,6 +1,7 @@
 //! Finds PostgreSQL's programs: where the operator says, else on PATH, else where Debian keeps them. A directory
 //! counts only if it has all three; PATH may link `postgres` alone.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -65,11 +66,11 @@ pub(super) struct Programs {
 impl Programs {
     /// The programs for data of major version `data` (none: new data, the newest programs).
     pub(super) fn find(search: &Search, data: Option<&str>, dir: &Path) -> Result<Self, ManagedError> {
-        let mut found: Vec<Programs> = search.candidates().iter().filter_map(|dir| look(dir)).collect();
+        // PATH and the usual place may name the same directory.
+        let candidates: BTreeSet<PathBuf> = search.candidates().into_iter().collect();
+        let mut found: Vec<Programs> = candidates.iter().filter_map(|dir| look(dir)).collect();
         found.retain(|programs| programs.major >= OLDEST);
-        if search.bin_dir.is_none() {
-            found.sort_by_key(|programs| std::cmp::Reverse(programs.major));
-        }
+        found.sort_by_key(|programs| std::cmp::Reverse(programs.major));
         let Some(newest) = found.first() else {
             return Err(ManagedError::Missing);
         };

@@ -1,0 +1,277 @@
+grant delete, insert, select on outbox to gpuaas_app
+grant delete, insert, select on renewal_token to gpuaas_app
+grant insert, select on audit to gpuaas_app
+grant insert, select on audit_seal to gpuaas_sealer
+grant insert, select on installation to gpuaas_app
+grant insert, select on intent to gpuaas_app
+grant insert, select on trust_bundle to gpuaas_app
+grant insert, select, update on api_token to gpuaas_app
+grant insert, select, update on app_user to gpuaas_app
+grant insert, select, update on audit_head to gpuaas_sealer
+grant insert, select, update on certificate to gpuaas_app
+grant insert, select, update on enrolment to gpuaas_app
+grant insert, select, update on node to gpuaas_app
+grant insert, select, update on task to gpuaas_app
+grant select on audit to gpuaas_sealer
+grant select on audit_head to gpuaas_app
+grant select on audit_seal to gpuaas_app
+grant select on schema_migration to gpuaas_app
+grant update (published_at, seq) on outbox to gpuaas_app
+grant update (withdrawn_at) on intent to gpuaas_app
+grant usage on sequence task_fence to gpuaas_app
+sequence outbox_drawn_seq owner gpuaas_owner
+sequence task_fence owner gpuaas_owner
+table api_token column created_at timestamp with time zone not null
+table api_token column expires_at timestamp with time zone not null
+table api_token column id uuid not null
+table api_token column last_used_at timestamp with time zone
+table api_token column name text not null
+table api_token column revoked_at timestamp with time zone
+table api_token column scopes text[] not null
+table api_token column sha256 bytea not null
+table api_token column user_id uuid not null
+table api_token constraint api_token_name_check CHECK (((length(name) >= 1) AND (length(name) <= 128)))
+table api_token constraint api_token_pkey PRIMARY KEY (id)
+table api_token constraint api_token_sha256_check CHECK ((length(sha256) = 32))
+table api_token constraint api_token_sha256_key UNIQUE (sha256)
+table api_token constraint api_token_user_id_fkey FOREIGN KEY (user_id) REFERENCES app_user(id)
+table api_token index CREATE INDEX api_token_by_user ON public.api_token USING btree (user_id, created_at)
+table api_token index CREATE UNIQUE INDEX api_token_pkey ON public.api_token USING btree (id)
+table api_token index CREATE UNIQUE INDEX api_token_sha256_key ON public.api_token USING btree (sha256)
+table api_token owner gpuaas_owner
+table app_user column created_at timestamp with time zone not null
+table app_user column disabled_at timestamp with time zone
+table app_user column id uuid not null
+table app_user column name text not null
+table app_user column platform_roles text[] not null default '{}'::text[]
+table app_user column version bigint not null default 1
+table app_user constraint app_user_name_check CHECK (((length(name) >= 1) AND (length(name) <= 128)))
+table app_user constraint app_user_name_key UNIQUE (name)
+table app_user constraint app_user_pkey PRIMARY KEY (id)
+table app_user index CREATE UNIQUE INDEX app_user_name_key ON public.app_user USING btree (name)
+table app_user index CREATE UNIQUE INDEX app_user_pkey ON public.app_user USING btree (id)
+table app_user owner gpuaas_owner
+table audit column action text not null
+table audit column actor_id text not null
+table audit column actor_kind text not null
+table audit column address text
+table audit column at timestamp with time zone not null
+table audit column code text
+table audit column correlation_id uuid not null
+table audit column details jsonb generated (details_text)::jsonb
+table audit column details_text text not null default '{}'::text
+table audit column id uuid not null
+table audit column outcome text not null
+table audit column target_id text not null
+table audit column target_kind text not null
+table audit constraint audit_actor_kind_check CHECK ((actor_kind = ANY (ARRAY['user'::text, 'token'::text, 'node'::text, 'system'::text, 'role'::text])))
+table audit constraint audit_outcome_check CHECK ((outcome = ANY (ARRAY['ok'::text, 'refused'::text, 'failed'::text])))
+table audit constraint audit_pkey PRIMARY KEY (id)
+table audit index CREATE INDEX audit_by_actor ON public.audit USING btree (actor_id, at DESC)
+table audit index CREATE INDEX audit_by_target ON public.audit USING btree (target_kind, target_id, at DESC)
+table audit index CREATE INDEX audit_by_time ON public.audit USING btree (at DESC, id DESC)
+table audit index CREATE UNIQUE INDEX audit_pkey ON public.audit USING btree (id)
+table audit owner gpuaas_owner
+table audit_head column hash bytea not null
+table audit_head column only_one boolean not null default true
+table audit_head column pos bigint not null
+table audit_head constraint audit_head_only_one_check CHECK (only_one)
+table audit_head constraint audit_head_pkey PRIMARY KEY (only_one)
+table audit_head index CREATE UNIQUE INDEX audit_head_pkey ON public.audit_head USING btree (only_one)
+table audit_head owner gpuaas_owner
+table audit_seal column audit_id uuid not null
+table audit_seal column hash bytea not null
+table audit_seal column pos bigint not null
+table audit_seal constraint audit_seal_audit_id_fkey FOREIGN KEY (audit_id) REFERENCES audit(id)
+table audit_seal constraint audit_seal_audit_id_key UNIQUE (audit_id)
+table audit_seal constraint audit_seal_hash_check CHECK ((length(hash) = 32))
+table audit_seal constraint audit_seal_pkey PRIMARY KEY (pos)
+table audit_seal constraint audit_seal_pos_check CHECK ((pos > 0))
+table audit_seal index CREATE UNIQUE INDEX audit_seal_audit_id_key ON public.audit_seal USING btree (audit_id)
+table audit_seal index CREATE UNIQUE INDEX audit_seal_pkey ON public.audit_seal USING btree (pos)
+table audit_seal owner gpuaas_owner
+table certificate column created_at timestamp with time zone not null
+table certificate column epoch bigint
+table certificate column first_used_at timestamp with time zone
+table certificate column generation bigint not null default 0
+table certificate column kind text not null
+table certificate column node_id uuid
+table certificate column not_after timestamp with time zone not null
+table certificate column not_before timestamp with time zone not null
+table certificate column revoked_at timestamp with time zone
+table certificate column revoked_why text
+table certificate column role text
+table certificate column serial text not null
+table certificate constraint certificate_check CHECK (((kind = 'role'::text) = (node_id IS NULL)))
+table certificate constraint certificate_check1 CHECK (((kind = 'role'::text) = (role IS NOT NULL)))
+table certificate constraint certificate_kind_check CHECK ((kind = ANY (ARRAY['working'::text, 'device'::text, 'role'::text])))
+table certificate constraint certificate_node_id_fkey FOREIGN KEY (node_id) REFERENCES node(id)
+table certificate constraint certificate_pkey PRIMARY KEY (serial)
+table certificate index CREATE INDEX certificate_by_node ON public.certificate USING btree (node_id, created_at DESC)
+table certificate index CREATE INDEX certificate_live ON public.certificate USING btree (not_after) WHERE ((revoked_at IS NULL) AND (kind <> 'device'::text))
+table certificate index CREATE UNIQUE INDEX certificate_pkey ON public.certificate USING btree (serial)
+table certificate owner gpuaas_owner
+table enrolment column answer jsonb
+table enrolment column board_serial text
+table enrolment column created_at timestamp with time zone not null
+table enrolment column expires_at timestamp with time zone not null
+table enrolment column id uuid not null
+table enrolment column node_id uuid not null
+table enrolment column secret_sha256 bytea not null
+table enrolment column used_at timestamp with time zone
+table enrolment column used_by bytea
+table enrolment constraint enrolment_node_id_fkey FOREIGN KEY (node_id) REFERENCES node(id)
+table enrolment constraint enrolment_pkey PRIMARY KEY (id)
+table enrolment constraint enrolment_secret_sha256_check CHECK ((length(secret_sha256) = 32))
+table enrolment constraint enrolment_secret_sha256_key UNIQUE (secret_sha256)
+table enrolment index CREATE INDEX enrolment_by_node ON public.enrolment USING btree (node_id)
+table enrolment index CREATE UNIQUE INDEX enrolment_pkey ON public.enrolment USING btree (id)
+table enrolment index CREATE UNIQUE INDEX enrolment_secret_sha256_key ON public.enrolment USING btree (secret_sha256)
+table enrolment owner gpuaas_owner
+table installation column created_at timestamp with time zone not null
+table installation column cursor_key bytea not null
+table installation column id uuid not null
+table installation column only_one boolean not null default true
+table installation constraint installation_cursor_key_check CHECK ((length(cursor_key) = 32))
+table installation constraint installation_only_one_check CHECK (only_one)
+table installation constraint installation_pkey PRIMARY KEY (only_one)
+table installation index CREATE UNIQUE INDEX installation_pkey ON public.installation USING btree (only_one)
+table installation owner gpuaas_owner
+table intent column allocation_id uuid not null
+table intent column created_at timestamp with time zone not null
+table intent column envelope bytea not null
+table intent column generation integer not null
+table intent column id uuid not null
+table intent column sha256 bytea not null
+table intent column wish bytea not null
+table intent column withdrawn_at timestamp with time zone
+table intent constraint intent_id_key UNIQUE (id)
+table intent constraint intent_pkey PRIMARY KEY (sha256)
+table intent constraint intent_sha256_check CHECK ((length(sha256) = 32))
+table intent index CREATE INDEX intent_by_allocation ON public.intent USING btree (allocation_id, generation)
+table intent index CREATE UNIQUE INDEX intent_id_key ON public.intent USING btree (id)
+table intent index CREATE UNIQUE INDEX intent_pkey ON public.intent USING btree (sha256)
+table intent owner gpuaas_owner
+table node column boot_id text
+table node column created_at timestamp with time zone not null
+table node column epoch bigint not null default 0
+table node column facts jsonb not null default '{"hostname": "", "provider": null, "private_ip": null}'::jsonb
+table node column hardware jsonb not null default '{"dmi_uuid": null, "board_serial": null, "tpm_ek_sha256": null}'::jsonb
+table node column id uuid not null
+table node column last_probe jsonb
+table node column last_probe_at timestamp with time zone
+table node column last_seen_at timestamp with time zone
+table node column manifest_version bigint
+table node column mode text not null
+table node column name text not null
+table node column op_counter bigint not null default 0
+table node column result_public bytea
+table node column resume_state text
+table node column self_probe jsonb
+table node column self_probe_at timestamp with time zone
+table node column session_id uuid
+table node column session_since timestamp with time zone
+table node column simulated boolean not null default false
+table node column state text not null
+table node column state_reason text
+table node column state_since timestamp with time zone not null
+table node column task_seq bigint not null default 0
+table node column task_types jsonb not null default '[]'::jsonb
+table node column version bigint not null default 1
+table node column versions jsonb
+table node constraint node_mode_check CHECK ((mode = ANY (ARRAY['slice'::text, 'machine'::text])))
+table node constraint node_name_check CHECK ((name ~ '^[a-z0-9][a-z0-9.-]{0,62}$'::text))
+table node constraint node_pkey PRIMARY KEY (id)
+table node constraint node_result_public_check CHECK ((length(result_public) = 32))
+table node constraint node_resume_state_check CHECK ((resume_state = ANY (ARRAY['ready'::text, 'draining'::text, 'drained'::text])))
+table node constraint node_state_check CHECK ((state = ANY (ARRAY['enrolling'::text, 'ready'::text, 'draining'::text, 'drained'::text, 'stale'::text, 'quarantined'::text, 'removed'::text])))
+table node index CREATE INDEX node_by_time ON public.node USING btree (created_at DESC, id DESC)
+table node index CREATE UNIQUE INDEX node_name ON public.node USING btree (name) WHERE (state <> 'removed'::text)
+table node index CREATE UNIQUE INDEX node_pkey ON public.node USING btree (id)
+table node owner gpuaas_owner
+table outbox column correlation_id uuid not null
+table outbox column created_at timestamp with time zone not null
+table outbox column data jsonb not null
+table outbox column drawn bigint not null
+table outbox column id uuid not null
+table outbox column kind text not null
+table outbox column published_at timestamp with time zone
+table outbox column seq bigint
+table outbox column subject_id text not null
+table outbox column subject_kind text not null
+table outbox constraint outbox_pkey PRIMARY KEY (id)
+table outbox constraint outbox_seq_key UNIQUE (seq)
+table outbox index CREATE INDEX outbox_by_subject ON public.outbox USING btree (subject_kind, subject_id, seq)
+table outbox index CREATE INDEX outbox_unstamped ON public.outbox USING btree (drawn) WHERE (seq IS NULL)
+table outbox index CREATE UNIQUE INDEX outbox_pkey ON public.outbox USING btree (id)
+table outbox index CREATE UNIQUE INDEX outbox_seq_key ON public.outbox USING btree (seq)
+table outbox owner gpuaas_owner
+table renewal_token column expires_at timestamp with time zone not null
+table renewal_token column jti text not null
+table renewal_token constraint renewal_token_pkey PRIMARY KEY (jti)
+table renewal_token index CREATE UNIQUE INDEX renewal_token_pkey ON public.renewal_token USING btree (jti)
+table renewal_token owner gpuaas_owner
+table schema_migration column applied_at timestamp with time zone not null default now()
+table schema_migration column name text not null
+table schema_migration column sha256 bytea not null
+table schema_migration column version integer not null
+table schema_migration constraint schema_migration_pkey PRIMARY KEY (version)
+table schema_migration index CREATE UNIQUE INDEX schema_migration_pkey ON public.schema_migration USING btree (version)
+table schema_migration owner gpuaas_owner
+table task column actor_ref text not null
+table task column cancel_at timestamp with time zone
+table task column code text
+table task column correlation_id uuid not null
+table task column created_at timestamp with time zone not null
+table task column delivered_at timestamp with time zone
+table task column delivered_to uuid
+table task column detail text
+table task column dispatched_at timestamp with time zone
+table task column ended_at timestamp with time zone
+table task column envelope bytea not null
+table task column fence bigint
+table task column id uuid not null
+table task column intent_sha256 bytea
+table task column issue integer not null
+table task column keyid text not null
+table task column lease_until timestamp with time zone
+table task column named_by uuid
+table task column node_epoch bigint not null
+table task column node_id uuid not null
+table task column op_id uuid not null
+table task column output jsonb
+table task column payload_sha256 bytea not null
+table task column phase text
+table task column result bytea
+table task column seq bigint not null
+table task column start_by timestamp with time zone not null
+table task column started_at timestamp with time zone
+table task column state text not null
+table task column task_type text not null
+table task column timings jsonb not null default '{}'::jsonb
+table task column type_version integer not null
+table task column undone jsonb not null default '[]'::jsonb
+table task column version bigint not null default 1
+table task constraint task_check CHECK (((state <> 'succeeded'::text) OR (started_at IS NOT NULL)))
+table task constraint task_check1 CHECK (((state = ANY (ARRAY['succeeded'::text, 'failed'::text, 'expired'::text, 'cancelled'::text])) = (ended_at IS NOT NULL)))
+table task constraint task_check2 CHECK (((state = ANY (ARRAY['queued'::text, 'expired'::text, 'cancelled'::text, 'failed'::text])) OR (fence IS NOT NULL)))
+table task constraint task_node_id_fkey FOREIGN KEY (node_id) REFERENCES node(id)
+table task constraint task_op_id_issue_key UNIQUE (op_id, issue)
+table task constraint task_pkey PRIMARY KEY (id)
+table task constraint task_state_check CHECK ((state = ANY (ARRAY['queued'::text, 'dispatched'::text, 'started'::text, 'unknown'::text, 'succeeded'::text, 'failed'::text, 'expired'::text, 'cancelled'::text])))
+table task index CREATE INDEX task_by_node ON public.task USING btree (node_id, created_at DESC, id DESC)
+table task index CREATE INDEX task_by_time ON public.task USING btree (created_at DESC, id DESC)
+table task index CREATE INDEX task_open_op ON public.task USING btree (op_id) WHERE (state = ANY (ARRAY['queued'::text, 'dispatched'::text, 'started'::text, 'unknown'::text]))
+table task index CREATE INDEX task_out ON public.task USING btree (node_id) WHERE (state = ANY (ARRAY['dispatched'::text, 'started'::text, 'unknown'::text]))
+table task index CREATE INDEX task_queued ON public.task USING btree (node_id, seq) WHERE (state = 'queued'::text)
+table task index CREATE UNIQUE INDEX task_op_id_issue_key ON public.task USING btree (op_id, issue)
+table task index CREATE UNIQUE INDEX task_pkey ON public.task USING btree (id)
+table task owner gpuaas_owner
+table trust_bundle column created_at timestamp with time zone not null
+table trust_bundle column delegation bytea not null
+table trust_bundle column manifest bytea not null
+table trust_bundle column manifest_version bigint not null
+table trust_bundle constraint trust_bundle_manifest_version_check CHECK ((manifest_version > 0))
+table trust_bundle constraint trust_bundle_pkey PRIMARY KEY (manifest_version)
+table trust_bundle index CREATE UNIQUE INDEX trust_bundle_pkey ON public.trust_bundle USING btree (manifest_version)
+table trust_bundle owner gpuaas_owner
