@@ -70,6 +70,17 @@ pub(crate) enum Reader {
 pub(crate) const SIMULATED: &str = "(SIMULATED)";
 
 impl Column {
+    /// What stands before the value: programs get its unit, people see it in the value.
+    pub(crate) fn label(&self, reader: Reader) -> String {
+        let unit = match (self.kind, reader) {
+            (Kind::Mib, Reader::Program) => "_mib",
+            (Kind::Bytes, Reader::Program) => "_bytes",
+            (Kind::Span, Reader::Program) => "_ms",
+            _ => "",
+        };
+        format!("{}{unit}", self.name)
+    }
+
     pub(crate) fn cell(&self, row: &Value, reader: Reader) -> String {
         let found = match self.kind {
             Kind::Span => span(row, self.path),

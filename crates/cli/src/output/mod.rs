@@ -119,7 +119,7 @@ impl Out {
             Format::Name => self.names(view, std::slice::from_ref(row)),
             Format::Tsv => columns.iter().try_for_each(|column| {
                 let cell = column.cell(row, Reader::Program);
-                self.line(&format!("{}\t{cell}", column.name))
+                self.line(&format!("{}\t{cell}", column.label(Reader::Program)))
             }),
             Format::Table => {
                 // Fields without a value say nothing on a screen.

@@ -43,7 +43,7 @@ async fn a_pipe_gets_one_line_per_state_and_then_the_findings() {
     assert_eq!((said.exit, said.err.as_str()), (0, ""));
     assert!(
         said.out.starts_with(&format!(
-            "task\t{}\nsimulated\ttrue\n{THREAD}kernel\t6.1.0\n",
+            "task\t{}\nsimulated\ttrue\n{THREAD}kernel\t6.1.0\nmemory_free_mib\t20480\n",
             task_id()
         )),
         "{}",
