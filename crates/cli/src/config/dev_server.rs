@@ -2,7 +2,7 @@
 //! owner can read them. A file whose process is gone means nothing.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use rustix::process::{Pid, geteuid, test_kill_process};
 use serde::Deserialize;
@@ -20,11 +20,11 @@ pub(super) struct DevServer {
 
 impl DevServer {
     pub(super) fn find(vars: &BTreeMap<String, String>) -> Option<Self> {
-        Self::read(&state_dir(vars)?.join("dev.json"))
-    }
-
-    fn read(path: &Path) -> Option<Self> {
-        let this: Self = serde_json::from_slice(&std::fs::read(path).ok()?).ok()?;
+        // The first place that has a file decides, alive or not.
+        let file = places(vars)
+            .into_iter()
+            .find_map(|dir| std::fs::read(dir.join("dev.json")).ok())?;
+        let this: Self = serde_json::from_slice(&file).ok()?;
         this.is_alive().then_some(this)
     }
 
@@ -35,9 +35,11 @@ impl DevServer {
     }
 }
 
-fn state_dir(vars: &BTreeMap<String, String>) -> Option<PathBuf> {
-    if geteuid().is_root() && !vars.contains_key("XDG_STATE_HOME") {
-        return Some(PathBuf::from("/var/lib/gpuaas/dev"));
-    }
-    Some(place::under_home(vars, "XDG_STATE_HOME", ".local/state")?.join("gpuaas/dev"))
+/// Where root keeps it, and everybody else; who names a state directory is asked there first.
+fn places(vars: &BTreeMap<String, String>) -> Vec<PathBuf> {
+    let named = vars.contains_key("XDG_STATE_HOME");
+    let own = place::under_home(vars, "XDG_STATE_HOME", ".local/state").map(|state| state.join("gpuaas/dev"));
+    let of_root = geteuid().is_root().then(|| PathBuf::from("/var/lib/gpuaas/dev"));
+    let both = if named { [own, of_root] } else { [of_root, own] };
+    both.into_iter().flatten().collect()
 }

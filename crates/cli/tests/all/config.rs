@@ -135,7 +135,6 @@ async fn a_shadowed_login_is_refused() {
 async fn the_running_dev_server_is_found_and_named_and_a_dead_one_is_not() {
     let home = Home::new();
     let server = anybody().await;
-    std::fs::create_dir_all(home.path().join("gpuaas/dev")).expect("writable");
     let dev = |pid: u32| json!({"url": server.url, "token": "gpt_dev", "pid": pid, "more": 1}).to_string();
 
     home.write("gpuaas/dev/dev.json", &dev(std::process::id()));

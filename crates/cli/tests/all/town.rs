@@ -11,8 +11,14 @@ pub(crate) struct Home(PathBuf);
 impl Home {
     pub(crate) fn new() -> Self {
         let path = std::env::temp_dir().join(format!("gpuaas-cli-{}", uuid::Uuid::new_v4().simple()));
-        std::fs::create_dir(&path).expect("a fresh directory");
-        Self(path)
+        std::fs::create_dir_all(path.join("gpuaas/dev")).expect("a fresh directory");
+        let home = Self(path);
+        // A development server that is gone, in the first place looked at: the developer's own is never found.
+        home.write(
+            "gpuaas/dev/dev.json",
+            r#"{"url":"http://127.0.0.1:1","token":"gone","pid":2147483647}"#,
+        );
+        home
     }
 
     pub(crate) fn path(&self) -> &Path {
