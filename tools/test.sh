@@ -100,7 +100,7 @@ if [ -n "${GPUAAS_TEST_PG_SOCKET:-}" ]; then
 elif "$target/debug/gpuaas-dev" test-postgres --help >/dev/null 2>&1; then
   mkdir -m 0711 "$run/pg"
   mkfifo "$run/hold"
-  env TMPDIR="$run/pg" GPUAAS_TEST_RUN="$run" "$target/debug/gpuaas-dev" test-postgres --socket-dir "$run/pg" \
+  env TMPDIR="$run/pg" GPUAAS_TEST_RUN="$run" "$target/debug/gpuaas-dev" test-postgres --dir "$run/pg" \
     <"$run/hold" >"$logs/postgres.out" 2>"$logs/postgres.log" &
   postgres=$!
   exec 8>"$run/hold"
@@ -109,7 +109,7 @@ elif "$target/debug/gpuaas-dev" test-postgres --help >/dev/null 2>&1; then
     sleep 0.1
   done
   if grep -qx ready "$logs/postgres.out"; then
-    export GPUAAS_TEST_PG_SOCKET="$run/pg"
+    export GPUAAS_TEST_PG_SOCKET="$run/pg/sock"
     tail_line ''
   else
     tail_line ' FAILED'

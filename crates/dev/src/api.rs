@@ -1,0 +1,79 @@
+//! A client of the public API with a token, as a person's tools would be.
+
+use anyhow::Context;
+use http::{HeaderValue, Method, StatusCode, header};
+use model::node_api::ErrorBody;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use wire::http::{Client, Response};
+
+#[derive(Clone)]
+pub struct Api {
+    client: Client,
+    token: String,
+}
+
+/// An answer that was not a success.
+#[derive(Debug, thiserror::Error)]
+#[error("{status}: {}", body.as_ref().map_or("no error envelope", |b| b.message.as_str()))]
+pub struct Refused {
+    pub status: StatusCode,
+    pub body: Option<ErrorBody>,
+}
+
+impl Refused {
+    pub fn code(&self) -> Option<model::signal::Code> {
+        self.body.as_ref().map(|body| body.code)
+    }
+}
+
+impl Api {
+    pub fn new(url: &str, token: &str) -> anyhow::Result<Self> {
+        Ok(Self {
+            client: Client::builder(url)?.build(),
+            token: token.to_owned(),
+        })
+    }
+
+    pub fn token(&self) -> &str {
+        &self.token
+    }
+
+    pub fn url(&self) -> &str {
+        self.client.base()
+    }
+
+    /// The same caller at another replica.
+    pub fn at(&self, url: &str) -> anyhow::Result<Self> {
+        Self::new(url, &self.token)
+    }
+
+    pub async fn get<T: DeserializeOwned>(&self, path: &str) -> anyhow::Result<T> {
+        read(self.call(Method::GET, path, None::<&()>).await?)
+    }
+
+    pub async fn post<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> anyhow::Result<T> {
+        read(self.call(Method::POST, path, Some(body)).await?)
+    }
+
+    /// Whatever the answer is.
+    pub async fn call(&self, method: Method, path: &str, body: Option<&impl Serialize>) -> anyhow::Result<Response> {
+        let bearer = HeaderValue::from_str(&format!("Bearer {}", self.token))?;
+        let mut request = self.client.request(method, path).header(header::AUTHORIZATION, bearer);
+        if let Some(body) = body {
+            request = request.json(body)?;
+        }
+        Ok(request.send().await?)
+    }
+}
+
+fn read<T: DeserializeOwned>(response: Response) -> anyhow::Result<T> {
+    if !response.status.is_success() {
+        return Err(Refused {
+            status: response.status,
+            body: response.error(),
+        }
+        .into());
+    }
+    response.json().context("the answer has another shape")
+}

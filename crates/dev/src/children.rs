@@ -1,0 +1,189 @@
+//! Child processes that are kept alive: started again when they die, stopped when asked, and dead for certain when
+//! their keeper is, because each asks the kernel to end it with its parent.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+/// What to run: this very program, as something else.
+#[derive(Clone, Debug)]
+pub struct Program {
+    pub exe: PathBuf,
+    pub args: Vec<String>,
+    pub log: PathBuf,
+}
+
+/// A child and the thread that watches it.
+pub struct Kept {
+    shared: Arc<Shared>,
+    keeper: Option<JoinHandle<()>>,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    pid: Option<Pid>,
+    starts: u32,
+    /// Not started again until this is cleared.
+    held: bool,
+    stopping: bool,
+}
+
+impl Kept {
+    pub fn start(program: Program) -> Self {
+        let shared = Arc::new(Shared {
+            state: Mutex::default(),
+            changed: Condvar::new(),
+        });
+        let watched = shared.clone();
+        let keeper = std::thread::spawn(move || keep(&program, &watched));
+        Self {
+            shared,
+            keeper: Some(keeper),
+        }
+    }
+
+    pub fn pid(&self) -> Option<Pid> {
+        self.lock().pid
+    }
+
+    /// How often it was started so far.
+    pub fn starts(&self) -> u32 {
+        self.lock().starts
+    }
+
+    /// Kills it on the spot. It is started again, unless it is held.
+    pub fn kill(&self) {
+        let state = self.lock();
+        signal(state.pid, Signal::KILL);
+    }
+
+    /// Kills it and keeps it down until `release`.
+    pub fn hold(&self) {
+        let mut state = self.lock();
+        state.held = true;
+        signal(state.pid, Signal::KILL);
+        while state.pid.is_some() {
+            state = self.shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    pub fn release(&self) {
+        self.lock().held = false;
+        self.shared.changed.notify_all();
+    }
+
+    /// Asks it to end, waits, and insists after five seconds.
+    pub fn stop(&mut self) {
+        let Some(keeper) = self.keeper.take() else { return };
+        let deadline = Instant::now() + Duration::from_secs(5);
+        let mut state = self.lock();
+        state.stopping = true;
+        signal(state.pid, Signal::TERM);
+        self.shared.changed.notify_all();
+        while state.pid.is_some() {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                signal(state.pid, Signal::KILL);
+            }
+            let left = left.max(Duration::from_millis(50));
+            state = self
+                .shared
+                .changed
+                .wait_timeout(state, left)
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
+        }
+        drop(state);
+        if keeper.join().is_err() {
+            tracing::error!("the keeper of a child process panicked");
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+fn signal(pid: Option<Pid>, signal: Signal) {
+    if let Some(pid) = pid
+        && let Err(error) = kill_process(pid, signal)
+    {
+        tracing::debug!(%error, "the child was gone already");
+    }
+}
+
+/// Runs on a thread of its own that lives as long as the child may: the kernel ends the child with the thread.
+fn keep(program: &Program, shared: &Shared) {
+    let mut pause = Duration::from_millis(50);
+    loop {
+        let mut state = shared.state.lock().unwrap_or_else(PoisonError::into_inner);
+        while state.held && !state.stopping {
+            state = shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        if state.stopping {
+            return;
+        }
+        let began = Instant::now();
+        match spawn(program) {
+            Ok(mut child) => {
+                state.pid = Pid::from_raw(child.id().cast_signed());
+                state.starts += 1;
+                drop(state);
+                let ended = child.wait();
+                tracing::info!(program = ?program.args.first(), ?ended, "a child process ended");
+                state = shared.state.lock().unwrap_or_else(PoisonError::into_inner);
+                state.pid = None;
+                shared.changed.notify_all();
+            }
+            Err(error) => tracing::error!(%error, exe = %program.exe.display(), "a child process did not start"),
+        }
+        // One that dies at once is not hammered; one that ran for a while comes back at once.
+        pause = if began.elapsed() > Duration::from_secs(5) {
+            Duration::from_millis(50)
+        } else {
+            (pause * 2).min(Duration::from_secs(5))
+        };
+        if !state.stopping && !state.held {
+            drop(
+                shared
+                    .changed
+                    .wait_timeout(state, pause)
+                    .unwrap_or_else(PoisonError::into_inner),
+            );
+        }
+    }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "dev starts the processes of simulated nodes: its own binary, fixed arguments"
+)]
+fn spawn(program: &Program) -> std::io::Result<Child> {
+    let log = append(&program.log)?;
+    Command::new(&program.exe)
+        .args(&program.args)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(log)
+        .spawn()
+}
+
+fn append(path: &Path) -> std::io::Result<File> {
+    File::options().create(true).append(true).open(path)
+}

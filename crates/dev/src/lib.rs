@@ -1,0 +1,12 @@
+//! The whole platform on one machine: a private database, every role in one process, and simulated nodes, each a
+//! real agent and a real executor in processes of their own above a pretended host. What a newcomer runs and what
+//! the tests stand on is the same code.
+
+pub mod api;
+pub mod children;
+pub mod front;
+pub mod platform;
+pub mod run;
+pub mod simnode;
+pub mod state;
+pub mod town;

@@ -1,0 +1,156 @@
+//! The control plane in one process: as many api replicas as wanted, each with its own pools and its own view, as if
+//! they were processes of their own, and the other roles once.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use base::config::{Config, DatabaseUrl};
+use base::{App, Clock};
+use control::Role;
+use control::roles::api::{self, Ports};
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+use tokio_util::task::TaskTracker;
+use wire::stop::Stop;
+
+use crate::front::Front;
+
+/// What a platform stands on.
+#[derive(Clone)]
+pub struct Ground {
+    pub owner_url: String,
+    pub app_url: String,
+    pub keys_dir: PathBuf,
+    pub clock: Clock,
+    /// Wanted ports for public, node and enrolment; 0 or a taken one means any.
+    pub ports: [u16; 3],
+    pub replicas: usize,
+    pub tune: fn(&mut Config),
+}
+
+pub struct Platform {
+    /// One per replica.
+    pub public_urls: Vec<String>,
+    pub node_url: String,
+    pub enrol_url: String,
+    /// The replicas' insides, for tests that sign as the API itself would.
+    pub apps: Vec<App>,
+    pub node_front: Option<Front>,
+    stop: Stop,
+    roles: JoinSet<anyhow::Result<()>>,
+    tracker: TaskTracker,
+}
+
+impl Platform {
+    pub async fn start(ground: &Ground) -> anyhow::Result<Self> {
+        let stop = Stop::new();
+        let tracker = TaskTracker::new();
+        let mut ports = Vec::new();
+        for replica in 0..ground.replicas.max(1) {
+            let wanted = if replica == 0 { ground.ports } else { [0; 3] };
+            ports.push(bind_all(wanted).await?);
+        }
+        let public_urls: Vec<String> = ports
+            .iter()
+            .map(|p| Ok(format!("http://{}", p.public.local_addr()?)))
+            .collect::<anyhow::Result<_>>()?;
+        let (node, node_front) = entrance(&ports, |p| &p.node, &tracker, &stop).await?;
+        let (enrol, _) = entrance(&ports, |p| &p.enrol, &tracker, &stop).await?;
+        let (node_url, enrol_url) = (format!("https://{node}"), format!("https://{enrol}"));
+        let mut roles = JoinSet::new();
+        let mut apps = Vec::new();
+        for (replica, ports) in ports.into_iter().enumerate() {
+            let config = config(ground, &node_url, &enrol_url);
+            let app = App::open(config, ground.clock.clone()).await?;
+            app.spawn_loops(&tracker, &stop.token());
+            if replica == 0 {
+                fleet::trust::init(&app, &ground.keys_dir, true).await?;
+                roles.spawn(Role::OutboxRelay.run(app.clone(), stop.clone()));
+            }
+            roles.spawn(api::serve_on(app.clone(), ports, stop.clone()));
+            apps.push(app);
+        }
+        Ok(Self {
+            public_urls,
+            node_url,
+            enrol_url,
+            apps,
+            node_front,
+            stop,
+            roles,
+            tracker,
+        })
+    }
+
+    /// A role that ended by itself, and why; never returns while all is well.
+    pub async fn ended(&mut self) -> anyhow::Result<()> {
+        self.roles.join_next().await.context("no role runs")??
+    }
+
+    pub async fn stop(mut self) -> anyhow::Result<()> {
+        self.stop.trigger();
+        while let Some(ended) = self.roles.join_next().await {
+            ended??;
+        }
+        self.tracker.close();
+        self.tracker.wait().await;
+        for app in &self.apps {
+            app.db.close().await;
+        }
+        Ok(())
+    }
+}
+
+fn config(ground: &Ground, node_url: &str, enrol_url: &str) -> Config {
+    let mut config = Config::defaults();
+    config.database_owner_url = Some(DatabaseUrl::new(ground.owner_url.clone()));
+    config.database_url = Some(DatabaseUrl::new(ground.app_url.clone()));
+    config.keys_dir.clone_from(&ground.keys_dir);
+    node_url.clone_into(&mut config.node_url);
+    enrol_url.clone_into(&mut config.enrol_url);
+    config.dev = true;
+    (ground.tune)(&mut config);
+    config
+}
+
+async fn bind_all([public, node, enrol]: [u16; 3]) -> anyhow::Result<Ports> {
+    Ok(Ports {
+        public: bind(public).await?,
+        node: bind(node).await?,
+        enrol: bind(enrol).await?,
+    })
+}
+
+/// The wanted port, or the next free one; loopback only, always.
+async fn bind(wanted: u16) -> anyhow::Result<TcpListener> {
+    let loopback = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    if wanted != 0 {
+        for port in wanted..wanted.saturating_add(20) {
+            if let Ok(listener) = TcpListener::bind(loopback(port)).await {
+                return Ok(listener);
+            }
+        }
+    }
+    Ok(TcpListener::bind(loopback(0)).await?)
+}
+
+/// Where nodes call: the listener itself, or a front if there are several.
+async fn entrance(
+    ports: &[Ports],
+    pick: impl Fn(&Ports) -> &TcpListener,
+    tracker: &TaskTracker,
+    stop: &Stop,
+) -> anyhow::Result<(SocketAddr, Option<Front>)> {
+    let backends: Vec<SocketAddr> = ports.iter().map(|p| pick(p).local_addr()).collect::<Result<_, _>>()?;
+    if let [only] = backends.as_slice() {
+        return Ok((*only, None));
+    }
+    let front = Front::start(bind(0).await?, backends, tracker, stop)?;
+    Ok((front.address, Some(front)))
+}
+
+/// The key directory under a state directory.
+pub fn keys_dir(state: &Path) -> PathBuf {
+    state.join("keys")
+}

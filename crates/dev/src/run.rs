@@ -1,0 +1,252 @@
+//! `gpuaas-dev run`: the platform for a newcomer. Prints what it does as it does it, then stays until Ctrl-C; the
+//! state is kept and the next start finds everything as it was.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use base::auth::{Scope, bootstrap_admin, token_create};
+use base::db::managed::{Managed, Options};
+use base::tx::Actor;
+use base::{App, Clock};
+use host::pretend::Profile;
+use model::api::{Enrolment, NodeCreate, NodeView, Page};
+use model::state::{NodeMode, NodeState};
+use wire::stop::Stop;
+
+use crate::api::Api;
+use crate::platform::{Ground, Platform, keys_dir};
+use crate::simnode::{NodeDir, SimNode};
+use crate::state::{Running, StateDir};
+
+/// The name of the first simulated node.
+const FIRST: &str = "sim-a";
+/// For how long a start waits for its nodes.
+const READY_WITHIN: Duration = Duration::from_secs(60);
+const TOKEN_LIFE_S: i64 = 30 * 86_400;
+const DEV_USER: &str = "operator@demo.invalid";
+
+pub struct Wish {
+    pub state_dir: PathBuf,
+    pub database_url: Option<(String, String)>,
+    pub nodes: Vec<Profile>,
+    /// The binary that plays agent and executor.
+    pub exe: PathBuf,
+}
+
+/// How a run ended.
+pub enum Ended {
+    Stopped,
+    /// Another one runs on this state directory.
+    Already(Option<Running>),
+}
+
+pub async fn run(wish: Wish, stop: Stop) -> anyhow::Result<Ended> {
+    let Some(state) = StateDir::take(&wish.state_dir)? else {
+        return Ok(Ended::Already(crate::state::running(&wish.state_dir)));
+    };
+    let began = Instant::now();
+    say(&format!(
+        "gpuaas-dev {}   DEV MODE · loopback only · not for production",
+        env!("CARGO_PKG_VERSION")
+    ));
+    let (managed, ground) = database(&wish, &state).await?;
+    let mut platform = start_platform(&ground).await?;
+    let api = Api::new(&platform.public_urls[0], &token(&platform.apps[0]).await?)?;
+    let mut nodes = Vec::new();
+    for (index, profile) in wish.nodes.iter().enumerate() {
+        nodes.push(node(&wish, &state, &api, index, *profile).await?);
+    }
+    state.announce(&Running {
+        url: platform.public_urls[0].clone(),
+        token: api.token().to_owned(),
+        pid: std::process::id(),
+    })?;
+    ready(&wish, &platform, began);
+    let outcome = tokio::select! {
+        () = stop.stopped() => Ok(()),
+        ended = platform.ended() => ended.context("a role ended by itself"),
+    };
+    state.withdraw()?;
+    tokio::task::spawn_blocking(move || nodes.iter_mut().for_each(SimNode::stop)).await?;
+    platform.stop().await?;
+    if let Some(managed) = managed {
+        managed.stop().await?;
+    }
+    outcome.map(|()| Ended::Stopped)
+}
+
+fn say(line: &str) {
+    let mut out = std::io::stdout().lock();
+    // Nobody may be reading any more; the platform runs on.
+    writeln!(out, "{line}").and_then(|()| out.flush()).ok();
+}
+
+fn done(what: &str, text: &str, since: Instant) {
+    say(&format!(
+        "  ✓ {what:<9} {text:<58} {:.1}s",
+        since.elapsed().as_secs_f64()
+    ));
+}
+
+async fn database(wish: &Wish, state: &StateDir) -> anyhow::Result<(Option<Managed>, Ground)> {
+    let since = Instant::now();
+    let ground = |owner_url: String, app_url: String| Ground {
+        owner_url,
+        app_url,
+        keys_dir: keys_dir(state.path()),
+        clock: Clock::real(),
+        ports: [8080, 9443, 9444],
+        replicas: 1,
+        tune: |_| {},
+    };
+    if let Some((owner, app)) = &wish.database_url {
+        done("database", "yours, by URL", since);
+        return Ok((None, ground(owner.clone(), app.clone())));
+    }
+    let dir = state.path().join("pg");
+    let managed = Managed::start(Options::new(&dir, None)).await?;
+    done(
+        "database",
+        &format!("private PostgreSQL {}, {}", managed.major(), dir.display()),
+        since,
+    );
+    let (owner, app) = (managed.owner_url(), managed.app_url());
+    Ok((Some(managed), ground(owner, app)))
+}
+
+async fn start_platform(ground: &Ground) -> anyhow::Result<Platform> {
+    let since = Instant::now();
+    let platform = Platform::start(ground).await?;
+    done("identity", "dev CA and task-signing keys, kept beside the state", since);
+    let roles = control::Role::ALL.len();
+    done(
+        "control",
+        &format!("{roles} roles, nodes at {}", platform.node_url),
+        since,
+    );
+    Ok(platform)
+}
+
+/// A token for the command line. Each start makes a new one; old ones end by themselves.
+async fn token(app: &App) -> anyhow::Result<String> {
+    let user: Option<uuid::Uuid> = sqlx::query_scalar("select id from app_user where name = $1")
+        .bind(DEV_USER)
+        .fetch_optional(app.db.read())
+        .await?;
+    let made = match user {
+        None => bootstrap_admin(&app.db, DEV_USER).await?,
+        Some(id) => {
+            let scopes = [Scope::Admin];
+            token_create(
+                &app.db,
+                &Actor::system("gpuaas-dev"),
+                id.into(),
+                "gpuaas-dev",
+                &scopes,
+                TOKEN_LIFE_S,
+            )
+            .await?
+        }
+    };
+    Ok(made.secret.reveal())
+}
+
+/// The n-th simulated node: enrolled if it is new, found again if it is not, and waited for.
+async fn node(wish: &Wish, state: &StateDir, api: &Api, index: usize, profile: Profile) -> anyhow::Result<SimNode> {
+    let since = Instant::now();
+    let name = match index {
+        0 => FIRST.to_owned(),
+        n => format!("sim-{}", char::from(b'a' + u8::try_from(n % 26)?)),
+    };
+    let dir = NodeDir::new(state.path().join("nodes").join(&name))?;
+    let known: Page<NodeView> = api.get("/v1/nodes?limit=200").await?;
+    let known = known.items.into_iter().find(|node| node.name == name);
+    if known.as_ref().is_none_or(|node| node.epoch == 0) {
+        let enrolment: Enrolment = match known {
+            None => {
+                let body = NodeCreate {
+                    name: name.clone(),
+                    mode: Some(NodeMode::Slice),
+                    board_serial: None,
+                };
+                api.post("/v1/nodes", &body).await?
+            }
+            Some(node) => {
+                api.post(&format!("/v1/nodes/{}/enroll", node.id), &serde_json::json!({}))
+                    .await?
+            }
+        };
+        SimNode::enrol(&dir, profile, &enrolment.token)?;
+    }
+    let running = SimNode::start(&wish.exe, &name, dir, profile);
+    let node = settled(api, &name, since).await?;
+    let life = node.certificate.as_ref().map_or_else(String::new, |c| {
+        format!(
+            ", certificate {}h",
+            (c.not_after.since_ms(c.not_before) + 1_800_000) / 3_600_000
+        )
+    });
+    let gpus = node.last_probe.as_ref().map_or(0, |probe| probe.gpus.len());
+    let label = format!(
+        "{name} SIMULATED {}, {gpus} GPUs, {}{life}",
+        profile.as_str(),
+        node.state
+    );
+    done("node", &label, since);
+    Ok(running)
+}
+
+/// Waits until the node is ready, or in a state that only a person ends.
+async fn settled(api: &Api, name: &str, since: Instant) -> anyhow::Result<NodeView> {
+    loop {
+        let list: Page<NodeView> = api.get("/v1/nodes?limit=200").await?;
+        let node = list
+            .items
+            .into_iter()
+            .find(|node| node.name == name)
+            .context("the node is gone")?;
+        let fresh = node
+            .last_seen_at
+            .is_some_and(|at| at > node.state_since || node.state == NodeState::Ready);
+        match node.state {
+            NodeState::Ready if fresh => return api.get(&format!("/v1/nodes/{}", node.id)).await,
+            NodeState::Quarantined | NodeState::Draining | NodeState::Drained => return Ok(node),
+            _ if since.elapsed() > READY_WITHIN => {
+                say(&format!(
+                    "  ! node      {name} is {} after {}s; see its log",
+                    node.state,
+                    READY_WITHIN.as_secs()
+                ));
+                return Ok(node);
+            }
+            _ => tokio::time::sleep(Duration::from_millis(50)).await,
+        }
+    }
+}
+
+fn ready(wish: &Wish, platform: &Platform, began: Instant) {
+    let gpuaas = wish.exe.with_file_name("gpuaas");
+    let gpuaas = shorter(&gpuaas);
+    say(&format!(
+        "Ready in {:.1}s  API at {}",
+        began.elapsed().as_secs_f64(),
+        platform.public_urls[0]
+    ));
+    say(&format!("Try   {gpuaas} node probe {FIRST}"));
+    say(&format!(
+        "Stop  Ctrl-C, state is kept · Reset  {} reset · Logs  {}",
+        shorter(&wish.exe),
+        wish.state_dir.join("log").display()
+    ));
+}
+
+/// Relative to where the person is, if that is shorter.
+fn shorter(path: &Path) -> String {
+    let here = std::env::current_dir().ok();
+    here.and_then(|here| path.strip_prefix(here).ok().map(Path::to_owned))
+        .unwrap_or_else(|| path.to_owned())
+        .display()
+        .to_string()
+}

@@ -1,0 +1,151 @@
+//! The test context: a town of its own for every test. Its own database, two api replicas behind a front, every
+//! role, and real agents on pretended hosts, each in processes of its own. When it goes it leaves nothing.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use base::auth::bootstrap_admin;
+use base::config::Config;
+use base::testing::{TestDb, eventually};
+use fleet::Fleet;
+use host::pretend::Profile;
+use model::api::{Enrolment, NodeCreate, NodeView, TaskView};
+use model::id::{NodeId, TaskId};
+use model::state::{NodeMode, NodeState, TaskState};
+use wire::stop::Stop;
+
+use crate::api::Api;
+use crate::platform::{Ground, Platform};
+use crate::simnode::{NodeDir, SimNode};
+
+pub struct Town {
+    pub db: TestDb,
+    pub platform: Platform,
+    dir: PathBuf,
+    api: Api,
+    exe: PathBuf,
+    calls: AtomicUsize,
+    fleet_stop: Stop,
+}
+
+/// Times that are minutes in production. Still generous: a loaded machine must not make a test fail.
+fn tune(config: &mut Config) {
+    config.wait_hold_s = 2;
+    config.heartbeat_stale_s = 20;
+}
+
+impl Town {
+    /// `exe` is the gpuaas-dev binary under test.
+    pub async fn start(exe: &str) -> Self {
+        Self::tuned(exe, tune).await
+    }
+
+    pub async fn tuned(exe: &str, tune: fn(&mut Config)) -> Self {
+        let db = TestDb::new().await;
+        let dir = std::env::temp_dir().join(format!("town-{}", db.name()));
+        std::fs::create_dir_all(&dir).expect("a temporary directory");
+        let ground = Ground {
+            owner_url: db.owner_url(),
+            app_url: db.app_url(),
+            keys_dir: dir.join("keys"),
+            clock: db.clock().clone(),
+            ports: [0; 3],
+            replicas: 2,
+            tune,
+        };
+        let platform = Platform::start(&ground).await.expect("the platform starts");
+        let admin = bootstrap_admin(&platform.apps[0].db, "ada")
+            .await
+            .expect("the first administrator");
+        let api = Api::new(&platform.public_urls[0], &admin.secret.reveal()).expect("a URL of ours");
+        let fleet_stop = Stop::new();
+        Self {
+            db,
+            platform,
+            dir,
+            api,
+            exe: PathBuf::from(exe),
+            calls: AtomicUsize::new(0),
+            fleet_stop,
+        }
+    }
+
+    /// A client that asks another replica with every call.
+    pub fn api(&self) -> Api {
+        let turn = self.calls.fetch_add(1, Ordering::SeqCst) % self.platform.public_urls.len();
+        self.api.at(&self.platform.public_urls[turn]).expect("a URL of ours")
+    }
+
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// The API's own functions, for what no route asks for yet.
+    pub async fn fleet(&self) -> Fleet {
+        Fleet::open(self.platform.apps[0].clone(), self.fleet_stop.token())
+            .await
+            .expect("the fleet opens")
+    }
+
+    /// A row and its token, without a host behind it.
+    pub async fn add_node(&self, name: &str) -> Enrolment {
+        let body = NodeCreate {
+            name: name.to_owned(),
+            mode: Some(NodeMode::Machine),
+            board_serial: None,
+        };
+        self.api().post("/v1/nodes", &body).await.expect("a node is added")
+    }
+
+    /// A simulated node, enrolled and ready.
+    pub async fn node(&self, name: &str, profile: Profile) -> (NodeId, SimNode) {
+        let enrolment = self.add_node(name).await;
+        let dir = NodeDir::new(self.dir.join(name)).expect("a directory");
+        SimNode::enrol(&dir, profile, &enrolment.token).expect("the host takes the token");
+        let node = SimNode::start(&self.exe, name, dir, profile);
+        self.until_node(enrolment.node.id, NodeState::Ready).await;
+        (enrolment.node.id, node)
+    }
+
+    pub async fn show_node(&self, id: NodeId) -> NodeView {
+        self.api()
+            .get(&format!("/v1/nodes/{id}"))
+            .await
+            .expect("the node is there")
+    }
+
+    pub async fn until_node(&self, id: NodeId, state: NodeState) -> NodeView {
+        eventually(&format!("node is {state}"), async || {
+            let node = self.show_node(id).await;
+            if node.state == state {
+                Ok(node)
+            } else {
+                Err(format!("{}: {:?}", node.state, node.state_reason))
+            }
+        })
+        .await
+    }
+
+    pub async fn until_task(&self, id: TaskId, wanted: impl Fn(TaskState) -> bool) -> TaskView {
+        eventually("the task gets there", async || {
+            let task: TaskView = self
+                .api()
+                .get(&format!("/v1/tasks/{id}"))
+                .await
+                .map_err(|e| e.to_string())?;
+            if wanted(task.state) {
+                Ok(task)
+            } else {
+                Err(format!("{} {:?}", task.state, task.phase))
+            }
+        })
+        .await
+    }
+
+    /// Takes the town down. A test that ends without it leaves the directory for a person to look at.
+    pub async fn end(self) {
+        self.fleet_stop.trigger();
+        self.platform.stop().await.expect("the platform stops");
+        std::fs::remove_dir_all(&self.dir).expect("nothing else holds the directory");
+    }
+}
