@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The figures of a release build with their limits: size of the node's two programs, and what they
-# hold in memory when nothing happens, read from a running platform with one simulated node.
+# hold in memory when nothing happens.
 # Prints a table and writes target/bench/ground.json. Fails when a figure is over its limit.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -30,50 +30,63 @@ row 'executor binary, stripped' "$(mib "$(stat -c %s "$bin/gpuaas-node-executor"
 # --- idle memory ------------------------------------------------------------------------------
 state=$(mktemp -d "${TMPDIR:-/tmp}/gpuaas-bench.XXXXXX")
 chmod 0711 "$state" # Postgres runs as another user when we are root
-platform=''
+platform='' agent='' executor=''
 # shellcheck disable=SC2329 # called by the trap
 finish() {
-  if [ -n "$platform" ]; then
-    kill -TERM "$platform" 2>/dev/null || true
-    wait "$platform" 2>/dev/null || true
-  fi
+  local pid
+  for pid in $agent $executor $platform; do
+    kill -TERM "$pid" 2>/dev/null || true
+    wait "$pid" 2>/dev/null || true
+  done
   rm -rf "$state"
 }
 trap finish EXIT
 trap 'exit 130' INT TERM
 
-# Resident bytes of the process that runs program $1 for this platform; nothing if there is none.
-resident() {
+resident() { awk '/^VmRSS:/ { print $2 * 1024 }' "/proc/$1/status"; } # bytes of process $1
+
+# The process of this platform that plays part $1 of its simulated node.
+part() {
   local dir words
   for dir in /proc/[0-9]*; do
-    [ "$(readlink "$dir/exe" 2>/dev/null)" = "$(realpath "$bin/$1")" ] || continue
     { mapfile -d '' -t words <"$dir/cmdline"; } 2>/dev/null || continue
-    [[ "${words[*]}" == *"$state"* ]] || tr '\0' '\n' <"$dir/environ" 2>/dev/null | grep -qF "$state" || continue
-    awk '/^VmRSS:/ { print $2 * 1024 }' "$dir/status"
+    [ "${words[1]:-}" = "$1" ] && [[ "${words[*]}" == *"$state"* ]] || continue
+    echo "${dir#/proc/}"
     return
   done
 }
 
-"$bin/gpuaas-dev" run --state "$state/dev" >"$state/out" 2>&1 </dev/null &
+# First the shipped programs alone: started, listening, not enrolled, on this machine and harmless.
+alone=("--config" "$state/node.toml")
+"$bin/gpuaas-node-executor" run "${alone[@]}" --state-dir "$state/executor" --socket "$state/executor.sock" \
+  >"$state/executor.log" 2>&1 </dev/null &
+executor=$!
+"$bin/gpuaas-node-agent" run "${alone[@]}" --state-dir "$state/agent" --executor-socket "$state/executor.sock" \
+  >"$state/agent.log" 2>&1 </dev/null &
+agent=$!
+# Then the same code at work: a simulated node that is enrolled and holds its long-poll. It lives in
+# the larger binary of gpuaas-dev, so its figure is an upper bound.
+"$bin/gpuaas-dev" --state "$state/dev" run >"$state/out" 2>&1 </dev/null &
 platform=$!
 for ((tries = 0; tries < READY_S * 5; tries++)); do
   if grep -q '^Ready' "$state/out" || ! kill -0 "$platform" 2>/dev/null; then break; fi
   sleep 0.2
 done
-if grep -q '^Ready' "$state/out"; then
-  sleep "$IDLE_S" # the figure is about a process that has nothing to do
-  for figure in 'agent gpuaas-node-agent 15' 'executor gpuaas-node-executor 8'; do
-    read -r name program limit <<<"$figure"
-    bytes=$(resident "$program")
-    if [ -n "$bytes" ]; then row "$name idle, resident" "$(mib "$bytes")" "$limit" MiB; else
-      echo "not run: $name idle, resident: no process of $program in this platform"
-    fi
-  done
-else
-  echo "not run: idle memory: gpuaas-dev did not get ready"
-  tail -n 10 "$state/out" | sed 's/^/  | /'
-  failed=1
-fi
+sleep "$IDLE_S" # the figure is about a process that has nothing to do
+
+measure() { # name, pid, limit, log
+  if [ -n "$2" ] && [ -r "/proc/$2/status" ] && [ -n "$(resident "$2")" ]; then
+    row "$1" "$(mib "$(resident "$2")")" "$3" MiB
+  else
+    echo "not run: $1: no such process"
+    tail -n 5 "$4" | sed 's/^/  | /'
+    failed=1
+  fi
+}
+measure 'agent alone, idle RSS' "$agent" 15 "$state/agent.log"
+measure 'executor alone, idle RSS' "$executor" 8 "$state/executor.log"
+measure 'agent simulated, idle RSS' "$(part agent)" 15 "$state/out"
+measure 'executor simulated, idle RSS' "$(part executor)" 8 "$state/out"
 
 {
   echo '['

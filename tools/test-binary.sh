@@ -12,14 +12,14 @@ name="$CARGO_PKG_NAME $target"
 log="$GPUAAS_TEST_LOGS/${name// /-}.log"
 
 # A program without tests of its own is not worth a line.
-if [ -z "$("$binary" --list --format=terse 2>/dev/null 3>&- 8>&-)" ]; then exit 0; fi
+if [ -z "$("$binary" --list --format=terse 2>/dev/null 3>&-)" ]; then exit 0; fi
 
 printf '      %-26s' "$name" >&3
 begun=${EPOCHREALTIME/./}
 # libtest shows a test's time only when it is told that unstable options are fine; the variable is
 # read by libtest at run time, nothing is compiled with it.
 RUSTC_BOOTSTRAP=1 timeout --foreground --kill-after=30 "$DEADLINE_S" \
-  "$@" -Z unstable-options --report-time --show-output >"$log" 2>&1 3>&- 8>&- </dev/null
+  "$@" -Z unstable-options --report-time --show-output >"$log" 2>&1 3>&- </dev/null
 status=$?
 took_ms=$(((${EPOCHREALTIME/./} - begun) / 1000))
 

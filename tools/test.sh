@@ -46,7 +46,7 @@ tail_line() { # $1: what to add before the time
 }
 # Run a command as a group of its own, so that an interrupt can end all of it.
 apart() {
-  "$@" </dev/null 8>&- &
+  "$@" </dev/null &
   job=$!
   wait "$job"
   local status=$?
@@ -98,12 +98,9 @@ head_line database
 if [ -n "${GPUAAS_TEST_PG_SOCKET:-}" ]; then
   tail_line ' given by GPUAAS_TEST_PG_SOCKET'
 elif "$target/debug/gpuaas-dev" test-postgres --help >/dev/null 2>&1; then
-  mkdir -m 0711 "$run/pg"
-  mkfifo "$run/hold"
-  env TMPDIR="$run/pg" GPUAAS_TEST_RUN="$run" "$target/debug/gpuaas-dev" test-postgres --dir "$run/pg" \
-    <"$run/hold" >"$logs/postgres.out" 2>"$logs/postgres.log" &
+  env GPUAAS_TEST_RUN="$run" "$target/debug/gpuaas-dev" test-postgres --dir "$run/pg" \
+    </dev/null >"$logs/postgres.out" 2>"$logs/postgres.log" &
   postgres=$!
-  exec 8>"$run/hold"
   for ((tries = 0; tries < 600; tries++)); do
     if grep -qx ready "$logs/postgres.out" || ! kill -0 "$postgres" 2>/dev/null; then break; fi
     sleep 0.1
@@ -139,7 +136,6 @@ if [ "$ran" -ne 0 ] && ! awk '$2 > 0 { found = 1 } END { exit !found }' "$logs/c
   problems+=(tests)
 fi
 stop_postgres
-exec 8>&-
 
 # --- leave no trace ---------------------------------------------------------------------------
 # A process is ours if it carries the run's mark, or names the run's directory.
@@ -172,7 +168,7 @@ while read -r line; do left+=("socket $line"); done < <(awk -v run="$run/" 'inde
 while read -r line; do left+=("mount $line"); done < <(awk -v run="$run/" 'index($2, run) == 1 { print $2 }' /proc/self/mounts)
 while read -r line; do left+=("loop device $line"); done < <(grep -sF "$run/" /sys/block/loop*/loop/backing_file)
 while read -r line; do left+=("changed: $line"); done < <(diff <(echo "$before") <(machine) | grep '^[<>]')
-while read -r line; do left+=("file $line"); done < <(find "$run/tmp" "$run/pg" -mindepth 1 2>/dev/null | head -n 20)
+while read -r line; do left+=("file $line"); done < <(find "$run/tmp" -mindepth 1 | head -n 20)
 if [ ${#left[@]} -eq 0 ] && rmdir "$run/tmp"; then
   tail_line ''
 else
