@@ -41,6 +41,8 @@ pub enum OpenError {
     Unreachable(#[source] sqlx::Error),
     #[error("the schema is not usable")]
     Schema(#[from] MigrateError),
+    #[error("the database role in database_url may alter the audit: log in as gpuaas_app")]
+    RoleTooStrong,
     #[error("the installation cannot be read")]
     Installation(#[source] sqlx::Error),
 }
@@ -49,7 +51,7 @@ impl OpenError {
     pub const fn code(&self) -> model::signal::Code {
         use model::signal::Code;
         match self {
-            OpenError::NoDatabase => Code::ConfigInvalid,
+            OpenError::NoDatabase | OpenError::RoleTooStrong => Code::ConfigInvalid,
             OpenError::Unreachable(_) | OpenError::Installation(_) => Code::DatabaseUnavailable,
             OpenError::Schema(_) => Code::SchemaMismatch,
         }
@@ -76,7 +78,15 @@ impl App {
             .map_err(OpenError::Unreachable)?;
         let mut conn = db.read().acquire().await.map_err(OpenError::Unreachable)?;
         migrate::check(&mut conn).await?;
+        // Insert-only is a promise to auditors; a process that could break it does not start.
+        let strong: bool = sqlx::query_scalar("select has_table_privilege('audit', 'update, delete, truncate')")
+            .fetch_one(&mut *conn)
+            .await
+            .map_err(OpenError::Unreachable)?;
         drop(conn);
+        if strong {
+            return Err(OpenError::RoleTooStrong);
+        }
         Self::with(db, config).await.map_err(OpenError::Installation)
     }
 

@@ -4,10 +4,16 @@
 
 use std::io::{self, IsTerminal, Write};
 
-use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{EnvFilter, Layer};
 
+use crate::clock::Clock;
 use crate::config::{Config, LogFormat};
+
+mod json;
+use json::JsonLines;
 
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
@@ -32,21 +38,29 @@ pub fn init_to<W>(filter: &str, json: bool, writer: W) -> Result<(), LogError>
 where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {
-    let builder = tracing_subscriber::fmt()
-        .with_env_filter(EnvFilter::try_new(filter)?)
-        .with_ansi(false)
-        .with_writer(Escaping(writer));
-    let set = if json {
-        builder
-            .json()
-            .flatten_event(true)
-            .with_current_span(false)
-            .with_span_list(true)
-            .try_init()
+    let filter = EnvFilter::try_new(filter)?;
+    subscriber(filter, json, writer).try_init().map_err(|_| LogError::Twice)
+}
+
+fn subscriber<W>(filter: EnvFilter, json: bool, writer: W) -> impl SubscriberInitExt
+where
+    W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
+{
+    let writer = Escaping(writer);
+    let layer = if json {
+        JsonLines {
+            writer,
+            clock: Clock::real(),
+        }
+        .boxed()
     } else {
-        builder.with_target(false).try_init()
+        tracing_subscriber::fmt::layer()
+            .with_ansi(false)
+            .with_target(false)
+            .with_writer(writer)
+            .boxed()
     };
-    set.map_err(|_| LogError::Twice)
+    tracing_subscriber::registry().with(filter).with(layer)
 }
 
 /// Makes writers that show control characters instead of obeying them.
@@ -82,7 +96,8 @@ fn escape(line: &[u8]) -> Vec<u8> {
     let mut out = String::with_capacity(line.len());
     for c in String::from_utf8_lossy(body).chars() {
         if c.is_control() || matches!(c, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}') {
-            out.extend(c.escape_unicode());
+            // The spelling that is also right inside a JSON string.
+            out.push_str(&format!("\\u{:04x}", u32::from(c)));
         } else {
             out.push(c);
         }
@@ -93,19 +108,62 @@ fn escape(line: &[u8]) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use super::escape;
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    const FORGERY: &str = "a\nERROR forged\r\u{1b}[2K\u{2028}\u{9b}x\u{202e}\",\"level\":\"error";
+
+    #[derive(Clone, Default)]
+    struct Kept(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Kept {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().expect("not poisoned").extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn logged(json: bool) -> String {
+        let kept = Kept::default();
+        let writer = kept.clone();
+        let filter = EnvFilter::new("info");
+        let guard = subscriber(filter, json, move || writer.clone()).set_default();
+        let span = tracing::info_span!("request", correlation_id = "c-1", node_id = tracing::field::Empty);
+        span.record("node_id", "node_x");
+        span.in_scope(|| tracing::info!(name = FORGERY, took_ms = 3, "{FORGERY}"));
+        drop(guard);
+        let bytes = kept.0.lock().expect("not poisoned").clone();
+        String::from_utf8(bytes).expect("utf-8")
+    }
 
     #[test]
     fn a_value_cannot_forge_a_line() {
-        let line = escape("name=\"a\nERROR forged\r\u{1b}[2K\u{2028}\u{9b}x\u{202e}\"\n".as_bytes());
-        let text = String::from_utf8(line).expect("utf-8");
-        assert_eq!(text.matches('\n').count(), 1);
-        assert!(text.ends_with('\n'));
-        assert!(
-            text.trim_end()
-                .chars()
-                .all(|c| !c.is_control() && c != '\u{2028}' && c != '\u{202e}'),
-            "{text}"
+        for json in [true, false] {
+            let text = logged(json);
+            assert_eq!(text.matches('\n').count(), 1, "{text}");
+            assert!(text.ends_with('\n'));
+            assert!(
+                text.trim_end()
+                    .chars()
+                    .all(|c| !c.is_control() && c != '\u{2028}' && c != '\u{202e}'),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_json_line_is_flat_and_says_exactly_what_was_logged() {
+        let line: serde_json::Value = serde_json::from_str(&logged(true)).expect("JSON");
+        assert_eq!(line["message"], FORGERY);
+        assert_eq!(line["name"], FORGERY);
+        assert_eq!((&line["level"], &line["took_ms"]), (&"info".into(), &3.into()));
+        assert_eq!(
+            (&line["correlation_id"], &line["node_id"]),
+            (&"c-1".into(), &"node_x".into())
         );
     }
 }

@@ -18,7 +18,7 @@ use crate::db::Db;
 mod relay;
 mod tail;
 
-pub use relay::{relay, stamp_all};
+pub use relay::{prune, relay, stamp_all};
 
 /// How many events a slow subscriber may lag behind before it has to read them from the table itself.
 const BUFFER: usize = 1024;

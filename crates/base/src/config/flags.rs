@@ -25,6 +25,10 @@ impl Flags {
 
     /// As if `--name value` had been given; for programs that start others and for tests.
     pub fn with(mut self, name: &'static str, value: impl Into<String>) -> Self {
+        assert!(
+            SETTINGS.iter().any(|setting| setting.name == name),
+            "no setting is called {name}"
+        );
         self.given.push((name, value.into(), Origin::Flag));
         self
     }

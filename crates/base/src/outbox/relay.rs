@@ -13,16 +13,26 @@ use crate::wake::Topic;
 
 const SWEEP: Duration = Duration::from_secs(1);
 const BATCH: i64 = 500;
+/// `Last-Event-ID` resumes within a day; a week leaves time to look into something.
+const KEEP: time::Duration = time::Duration::days(7);
+const PRUNE_EVERY: u32 = 3600;
 
 /// Runs until `stop` fires.
 pub async fn relay(db: Db, stop: CancellationToken) {
     let mut bell = db.wake().subscribe(Topic::Outbox);
+    let mut round = 0u32;
     loop {
         match stamp_all(&db).await {
             Ok(0) => {}
             Ok(stamped) => counter!(OUTBOX_STAMPED).increment(stamped),
             Err(error) => tracing::warn!(%error, "events cannot be stamped; trying again"),
         }
+        if round.is_multiple_of(PRUNE_EVERY)
+            && let Err(error) = prune(&db).await
+        {
+            tracing::warn!(%error, "old events cannot be removed; trying again");
+        }
+        round = round.wrapping_add(1);
         tokio::select! {
             () = stop.cancelled() => return,
             () = bell.look_again(SWEEP) => {}
@@ -73,4 +83,14 @@ async fn stamp(db: &Db) -> sqlx::Result<u64> {
     let age = oldest.map_or(0.0, |at| (OffsetDateTime::from(db.clock().now()) - at).as_seconds_f64());
     gauge!(OUTBOX_UNSTAMPED_SECONDS).set(age.max(0.0));
     Ok(stamped)
+}
+
+/// Removes old events, never the newest: the next sequence number counts on from it.
+pub async fn prune(db: &Db) -> sqlx::Result<u64> {
+    let before = OffsetDateTime::from(db.clock().now()) - KEEP;
+    let done = sqlx::query("delete from outbox where created_at < $1 and seq < (select max(seq) from outbox)")
+        .bind(before)
+        .execute(db.bookkeeping())
+        .await?;
+    Ok(done.rows_affected())
 }

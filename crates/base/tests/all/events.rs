@@ -2,7 +2,8 @@
 
 use base::outbox::{self, Bus};
 use base::testing::{PATIENCE, TestDb};
-use base::{Actor, Db, Target};
+use base::{Actor, Clock, Db, Target};
+use model::time::Timestamp;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
@@ -83,4 +84,27 @@ async fn a_slow_transaction_is_not_skipped() {
         .collect();
     assert_eq!(subjects, [(1, "fast"), (2, "slow")]);
     assert_eq!(outbox::last_seq(&db).await.expect("reads"), 2);
+}
+
+#[tokio::test]
+async fn old_events_go_and_numbers_are_never_given_twice() {
+    let clock = Clock::fixed(Timestamp::from_millis(1_700_000_000_000));
+    let test = TestDb::with_clock(clock.clone()).await;
+    let db = test.db();
+    for n in 0..3 {
+        emit(&db, "old", n).await;
+    }
+    outbox::stamp_all(&db).await.expect("stamps");
+    assert_eq!(outbox::prune(&db).await.expect("prunes"), 0, "too young");
+    clock.advance(8 * 86_400_000);
+    emit(&db, "waiting", 3).await;
+    clock.advance(8 * 86_400_000);
+    assert_eq!(
+        outbox::prune(&db).await.expect("prunes"),
+        2,
+        "all but the newest, and none that nobody has seen"
+    );
+    outbox::stamp_all(&db).await.expect("stamps");
+    let events = outbox::events_after(&db, 0, 10).await.expect("reads");
+    assert_eq!(events.iter().map(|event| event.seq).collect::<Vec<_>>(), [3, 4]);
 }

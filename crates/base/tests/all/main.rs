@@ -6,5 +6,6 @@ mod events;
 mod http;
 mod managed;
 mod migrations;
+mod open;
 mod transaction;
 mod wakes;

@@ -10,6 +10,7 @@ use sqlx::postgres::{PgConnectOptions, PgConnection};
 use sqlx::{ConnectOptions, Connection};
 
 use super::{APP, OWNER, roles};
+use crate::config::{Config, DatabaseUrl};
 
 mod account;
 mod find;
@@ -125,6 +126,18 @@ impl Managed {
         this.wait_until_ready().await?;
         roles::ensure_database(&this.superuser("postgres"), DATABASE).await?;
         Ok(this)
+    }
+
+    /// Starts one if the configuration asks for it, and puts its addresses into the configuration.
+    pub async fn for_config(config: &mut Config) -> Result<Option<Self>, ManagedError> {
+        if !config.managed_postgres {
+            return Ok(None);
+        }
+        let options = Options::new(config.state_dir.join("pg"), config.postgres_bin_dir.clone());
+        let this = Self::start(options).await?;
+        config.database_url = Some(DatabaseUrl::new(this.app_url()));
+        config.database_owner_url = Some(DatabaseUrl::new(this.owner_url()));
+        Ok(Some(this))
     }
 
     async fn wait_until_ready(&self) -> Result<(), ManagedError> {
