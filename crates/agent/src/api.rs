@@ -1,0 +1,229 @@
+//! The node-facing API as the agent calls it: one method per route. The certificate is looked up when a connection
+//! is made, so a renewal needs no restart; every answer tells the server's time, which is remembered.
+
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use http::{HeaderName, HeaderValue};
+use model::id::{SessionId, TaskId};
+use model::node_api::{
+    CertificateAnswer, CertificateRequest, HeartbeatAnswer, HeartbeatRequest, NodeProbe, PingAnswer, ResultAnswer,
+    ResultRequest, SessionAnswer, SessionRequest, WaitAnswer, header,
+};
+use model::signal::Code;
+use model::time::Timestamp;
+use model::trust::Bundle;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use wire::http::{Client, Error, RequestBuilder, Response};
+use wire::tls::{TlsError, client_config};
+
+use crate::clock::Clock;
+use crate::identity::Identity;
+
+/// Envelopes are at most 256 KiB, and a wait may bring several.
+const MAX_ANSWER: usize = 16 * 1024 * 1024;
+
+#[derive(Debug, thiserror::Error)]
+pub enum CallError {
+    #[error("no answer")]
+    Transport(#[from] Error),
+    #[error("refused with {status}{}", code.map(|code| format!(" {code}")).unwrap_or_default())]
+    Refused { status: u16, code: Option<Code>, server_time: Option<Timestamp>, retry_after_s: Option<u32> },
+}
+
+impl CallError {
+    /// The stable word for logs and probes.
+    pub fn word(&self) -> String {
+        match self {
+            Self::Transport(error) => error.kind.to_string(),
+            Self::Refused { code: Some(code), .. } => code.to_string(),
+            Self::Refused { status, .. } => format!("http_{status}"),
+        }
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ApiError {
+    #[error("the kept keys and certificates cannot be used")]
+    Tls(#[from] TlsError),
+    #[error("the kept keys and certificates cannot be read")]
+    Pem(#[from] wire::pem::PemError),
+    #[error("the kept addresses cannot be used")]
+    Address(#[from] Error),
+}
+
+/// Where to call instead of what enrolment said.
+#[derive(Clone, Debug, Default)]
+pub struct Overrides {
+    pub api_url: Option<String>,
+    pub api_resolve: Option<String>,
+}
+
+/// What came with an answer besides its body.
+#[derive(Clone, Copy, Debug)]
+pub struct Meta {
+    pub server_time: Option<Timestamp>,
+    pub manifest_version: Option<u64>,
+}
+
+#[derive(Debug)]
+pub struct Api {
+    current: RwLock<Arc<Calls>>,
+    overrides: Overrides,
+    session: SessionId,
+    clock: Clock,
+    /// Server's clock minus ours, as last heard.
+    offset_ms: AtomicI64,
+}
+
+#[derive(Debug)]
+struct Calls {
+    identity: Identity,
+    node: Client,
+    enrol: Client,
+}
+
+impl Api {
+    pub fn new(identity: Identity, overrides: Overrides, session: SessionId, clock: Clock) -> Result<Self, ApiError> {
+        let current = RwLock::new(Arc::new(calls(identity, &overrides)?));
+        Ok(Self { current, overrides, session, clock, offset_ms: AtomicI64::new(0) })
+    }
+
+    /// From now on in this identity. Requests under way finish in the old one.
+    pub fn replace(&self, identity: Identity) -> Result<(), ApiError> {
+        let fresh = Arc::new(calls(identity, &self.overrides)?);
+        *self.current.write().unwrap_or_else(PoisonError::into_inner) = fresh;
+        Ok(())
+    }
+
+    pub fn identity(&self) -> Identity {
+        self.calls().identity.clone()
+    }
+
+    pub fn url(&self) -> String {
+        self.calls().node.base().to_owned()
+    }
+
+    pub fn session_id(&self) -> SessionId {
+        self.session
+    }
+
+    /// The server's time as far as we know it.
+    pub fn server_time(&self) -> Timestamp {
+        self.clock.now().plus_ms(self.offset_ms.load(Ordering::Relaxed))
+    }
+
+    pub async fn ping(&self) -> Result<PingAnswer, CallError> {
+        let calls = self.calls();
+        let request = calls.node.get(&calls.path("ping")).timeout(Duration::from_secs(10));
+        Ok(self.answer(request).await?.0)
+    }
+
+    pub async fn session(&self, request: &SessionRequest) -> Result<SessionAnswer, CallError> {
+        Ok(self.post("session", request).await?.0)
+    }
+
+    /// None: nothing to do within the time it was held.
+    pub async fn wait(&self, timeout: Duration) -> Result<(Option<WaitAnswer>, Meta), CallError> {
+        let calls = self.calls();
+        let request = self.in_session(calls.node.get(&calls.path("tasks/wait"))).timeout(timeout);
+        let (response, meta) = self.send(request).await?;
+        let answer = if response.status == 204 { None } else { Some(response.json()?) };
+        Ok((answer, meta))
+    }
+
+    pub async fn heartbeat(&self, request: &HeartbeatRequest) -> Result<HeartbeatAnswer, CallError> {
+        Ok(self.post("heartbeat", request).await?.0)
+    }
+
+    pub async fn result(&self, task_id: TaskId, request: &ResultRequest) -> Result<ResultAnswer, CallError> {
+        Ok(self.post(&format!("tasks/{task_id}/result"), request).await?.0)
+    }
+
+    pub async fn trust(&self) -> Result<Bundle, CallError> {
+        let calls = self.calls();
+        Ok(self.answer(calls.node.get(&calls.path("trust"))).await?.0)
+    }
+
+    pub async fn self_probe(&self, probe: &NodeProbe) -> Result<(), CallError> {
+        let calls = self.calls();
+        let request = self.in_session(calls.node.post(&calls.path("self-probe"))).json(probe)?;
+        self.send(request).await.map(drop)
+    }
+
+    /// On the enrolment listener: the token in the request is the identity there.
+    pub async fn certificate(&self, request: &CertificateRequest) -> Result<CertificateAnswer, CallError> {
+        let calls = self.calls();
+        let request = calls.enrol.post(&calls.path("certificates")).json(request)?;
+        Ok(self.answer(request).await?.0)
+    }
+
+    async fn post<B: Serialize, A: DeserializeOwned>(&self, route: &str, body: &B) -> Result<(A, Meta), CallError> {
+        let calls = self.calls();
+        let request = self.in_session(calls.node.post(&calls.path(route))).json(body)?;
+        self.answer(request).await
+    }
+
+    async fn answer<A: DeserializeOwned>(&self, request: RequestBuilder<'_>) -> Result<(A, Meta), CallError> {
+        let (response, meta) = self.send(request).await?;
+        Ok((response.json()?, meta))
+    }
+
+    async fn send(&self, request: RequestBuilder<'_>) -> Result<(Response, Meta), CallError> {
+        let response = request.send().await?;
+        let meta = Meta { server_time: response.server_time(), manifest_version: response.manifest_version() };
+        if let Some(server_time) = meta.server_time {
+            self.offset_ms.store(server_time.since_ms(self.clock.now()), Ordering::Relaxed);
+        }
+        accepted(response).map(|response| (response, meta))
+    }
+
+    fn in_session<'a>(&self, request: RequestBuilder<'a>) -> RequestBuilder<'a> {
+        let value = HeaderValue::try_from(self.session.to_string()).expect("ids are ASCII");
+        request.header(HeaderName::from_static(header::SESSION), value)
+    }
+
+    fn calls(&self) -> Arc<Calls> {
+        self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// A success, or the refusal that the answer is.
+pub(crate) fn accepted(response: Response) -> Result<Response, CallError> {
+    if response.status.is_success() {
+        return Ok(response);
+    }
+    let error = response.error();
+    // A clock that is too far off is told the right time in the body as well.
+    let told = error.as_ref().and_then(|error| error.details.get("server_time")?.as_str()?.parse().ok());
+    Err(CallError::Refused {
+        status: response.status.as_u16(),
+        code: error.as_ref().map(|error| error.code),
+        server_time: told.or_else(|| response.server_time()),
+        retry_after_s: error.and_then(|error| error.retry_after_s),
+    })
+}
+
+impl Calls {
+    fn path(&self, route: &str) -> String {
+        format!("/internal/v1/nodes/{}/{route}", self.identity.node_id)
+    }
+}
+
+fn calls(identity: Identity, overrides: &Overrides) -> Result<Calls, ApiError> {
+    let roots = wire::pem::certificates(&identity.ca_bundle)?;
+    let chain = wire::pem::certificates(&identity.working.chain)?;
+    let key = wire::pem::private_key(&identity.working_key)?;
+    let endpoints = &identity.endpoints;
+    let url = overrides.api_url.as_deref().unwrap_or(&endpoints.node_api_url);
+    let resolve = overrides.api_resolve.as_deref().or(endpoints.node_api_resolve.as_deref());
+    let node = Client::builder(url)?
+        .resolve(resolve.filter(|address| !address.is_empty()))?
+        .tls(client_config(Some((chain, key)), &roots)?)
+        .max_body(MAX_ANSWER)
+        .build();
+    let enrol = Client::builder(&endpoints.enrol_url)?.tls(client_config(None, &roots)?).build();
+    Ok(Calls { node, enrol, identity })
+}

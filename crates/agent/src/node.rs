@@ -1,0 +1,89 @@
+//! What the loops of one enrolled agent share.
+
+use std::collections::HashSet;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use model::id::TaskId;
+use model::node_api::SessionAnswer;
+use model::time::Timestamp;
+use tokio::sync::Notify;
+
+use crate::api::Api;
+use crate::clock::Clock;
+use crate::executor::Executor;
+use crate::identity::Slots;
+use crate::pace::Pace;
+
+pub(crate) struct Node {
+    pub(crate) api: Api,
+    pub(crate) executor: Executor,
+    pub(crate) slots: Arc<Slots>,
+    pub(crate) clock: Clock,
+    pub(crate) pace: Pace,
+    pub(crate) started_at: Timestamp,
+    pub(crate) state_dir: PathBuf,
+    /// A dial failed: look at our own hops soon.
+    pub(crate) probe_wanted: Notify,
+    /// Our certificate was refused: see whether a new one helps.
+    pub(crate) renewal_wanted: Notify,
+    /// Health probes that were offered; their results are preceded by a fresh self-probe.
+    health_probes: Mutex<HashSet<TaskId>>,
+    heartbeat_s: AtomicU32,
+    self_probe_s: AtomicU32,
+}
+
+impl Node {
+    pub(crate) fn new(
+        api: Api,
+        executor: Executor,
+        slots: Arc<Slots>,
+        clock: Clock,
+        pace: Pace,
+        started_at: Timestamp,
+    ) -> Self {
+        let state_dir = slots.dir().to_owned();
+        Self {
+            api,
+            executor,
+            slots,
+            clock,
+            pace,
+            started_at,
+            state_dir,
+            probe_wanted: Notify::new(),
+            renewal_wanted: Notify::new(),
+            health_probes: Mutex::default(),
+            heartbeat_s: AtomicU32::new(10),
+            self_probe_s: AtomicU32::new(60),
+        }
+    }
+
+    /// The control plane sets the rhythm, within reason.
+    pub(crate) fn keep_time(&self, answer: &SessionAnswer) {
+        self.heartbeat_s.store(answer.heartbeat_s.clamp(1, 60), Ordering::Relaxed);
+        self.self_probe_s.store(answer.self_probe_s.clamp(1, 3600), Ordering::Relaxed);
+    }
+
+    pub(crate) fn heartbeat(&self) -> Duration {
+        Duration::from_secs(self.heartbeat_s.load(Ordering::Relaxed).into())
+    }
+
+    pub(crate) fn self_probe(&self) -> Duration {
+        Duration::from_secs(self.self_probe_s.load(Ordering::Relaxed).into())
+    }
+
+    pub(crate) fn note_health_probe(&self, task_id: TaskId) {
+        self.health_probes().insert(task_id);
+    }
+
+    pub(crate) fn take_health_probe(&self, task_id: TaskId) -> bool {
+        self.health_probes().remove(&task_id)
+    }
+
+    fn health_probes(&self) -> MutexGuard<'_, HashSet<TaskId>> {
+        self.health_probes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,183 @@
+//! Every wait of the agent, as numbers that a test can shrink, and the rule that says which wait follows which
+//! answer. Pure: it decides, others sleep.
+
+use std::time::Duration;
+
+use model::signal::Code;
+use wire::http::ErrorKind;
+use wire::retry::{Backoff, jittered};
+
+use crate::api::CallError;
+
+#[derive(Clone, Debug)]
+pub struct Pace {
+    /// First and longest wait after a failed call.
+    pub retry: (Duration, Duration),
+    /// The same towards the executor, which is on this machine and soon back.
+    pub executor_retry: (Duration, Duration),
+    /// How long the executor may take to answer.
+    pub executor_answer: Duration,
+    /// How often the handoff file is looked for.
+    pub handoff: Duration,
+    /// First and longest wait when an edge slows us down.
+    pub edge: (Duration, Duration),
+    /// Most that an edge's `Retry-After` is believed.
+    pub retry_after_most: Duration,
+    /// While quarantined, or refused in a way that only a person can change.
+    pub slow: Duration,
+    /// Between hearing that another session took over and leaving.
+    pub superseded: Duration,
+    /// Longer than the control plane holds a wait.
+    pub wait: Duration,
+    /// Clocks jump and machines sleep: the clock is looked at again at least this often.
+    pub recheck: Duration,
+    /// Least time between two self-probes that failures ask for.
+    pub probe_spacing: Duration,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        let s = Duration::from_secs;
+        Self {
+            retry: (s(1), s(60)),
+            executor_retry: (Duration::from_millis(100), s(5)),
+            executor_answer: s(20),
+            handoff: s(1),
+            edge: (s(60), s(300)),
+            retry_after_most: s(900),
+            slow: s(60),
+            superseded: s(60),
+            wait: s(45),
+            recheck: s(30),
+            probe_spacing: s(10),
+        }
+    }
+}
+
+impl Pace {
+    pub fn backoff(&self) -> Backoff {
+        Backoff::new(self.retry.0, self.retry.1)
+    }
+
+    pub fn executor_backoff(&self) -> Backoff {
+        Backoff::new(self.executor_retry.0, self.executor_retry.1)
+    }
+}
+
+/// What to do about a call that did not work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Try again, 1–60 s jittered.
+    Retry,
+    /// Something before the platform turned us away.
+    Edge { retry_after_s: Option<u64> },
+    /// Ours, but it has to be asked less often.
+    Wait { seconds: u32 },
+    /// Only a person changes this; look again now and then.
+    Slow,
+    /// Open the session again.
+    Session,
+    /// Another run of this agent has taken over. Never fight for it.
+    Superseded,
+    /// Our certificate is the problem.
+    Renew,
+}
+
+pub fn next(error: &CallError) -> Next {
+    match error {
+        CallError::Transport(error) => match error.kind {
+            ErrorKind::EdgeRateLimited => Next::Edge { retry_after_s: error.retry_after_s },
+            ErrorKind::CertExpired | ErrorKind::CertRevoked | ErrorKind::CertUntrusted => Next::Renew,
+            ErrorKind::UrlInvalid
+            | ErrorKind::DnsFailed
+            | ErrorKind::TcpTimeout
+            | ErrorKind::TcpRefused
+            | ErrorKind::ServerCertUntrusted
+            | ErrorKind::ServerCertExpired
+            | ErrorKind::ServerNameMismatch
+            | ErrorKind::Timeout
+            | ErrorKind::Closed
+            | ErrorKind::NotGpuaas
+            | ErrorKind::BodyTooLarge
+            | ErrorKind::BodyMalformed => Next::Retry,
+        },
+        CallError::Refused { status, code, retry_after_s, .. } => match code {
+            Some(Code::SessionSuperseded) => Next::Superseded,
+            Some(Code::SessionRequired) => Next::Session,
+            Some(Code::CertExpired | Code::CertUnknown) => Next::Renew,
+            Some(
+                Code::NodeQuarantined
+                | Code::AgentIncompatible
+                | Code::NodeCloned
+                | Code::NodeRemoved
+                | Code::CertRevoked
+                | Code::SimulatedNodeRefused,
+            ) => Next::Slow,
+            _ => match (*status, *retry_after_s) {
+                (409 | 428, _) => Next::Session,
+                (426, _) => Next::Slow,
+                (429 | 503, Some(seconds)) => Next::Wait { seconds },
+                _ => Next::Retry,
+            },
+        },
+    }
+}
+
+/// How an edge that turns us away is met: 60 s, doubling to 300 s, give or take a fifth, or what it asks for.
+#[derive(Clone, Debug, Default)]
+pub struct Edge {
+    times: u32,
+}
+
+impl Edge {
+    pub fn draw(&mut self, pace: &Pace, retry_after_s: Option<u64>) -> Duration {
+        let (first, most) = pace.edge;
+        let wait = first.saturating_mul(1 << self.times.min(16)).min(most);
+        self.times += 1;
+        let asked = Duration::from_secs(retry_after_s.unwrap_or(0)).min(pace.retry_after_most);
+        jittered(wait, 0.2).max(asked)
+    }
+
+    pub fn reset(&mut self) {
+        self.times = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(status: u16, code: Option<Code>) -> Next {
+        next(&CallError::Refused { status, code, server_time: None, retry_after_s: None })
+    }
+
+    #[test]
+    fn every_refusal_has_its_answer() {
+        assert_eq!(refused(409, Some(Code::SessionSuperseded)), Next::Superseded);
+        assert_eq!(refused(428, Some(Code::SessionRequired)), Next::Session);
+        assert_eq!(refused(428, None), Next::Session);
+        assert_eq!(refused(403, Some(Code::NodeQuarantined)), Next::Slow);
+        assert_eq!(refused(426, Some(Code::AgentIncompatible)), Next::Slow);
+        assert_eq!(refused(401, Some(Code::CertExpired)), Next::Renew);
+        for status in [400, 404, 500, 502, 503, 504] {
+            assert_eq!(refused(status, None), Next::Retry, "{status}");
+        }
+        let limited =
+            CallError::Refused { status: 429, code: Some(Code::RateLimited), server_time: None, retry_after_s: Some(7) };
+        assert_eq!(next(&limited), Next::Wait { seconds: 7 });
+    }
+
+    #[test]
+    fn an_edge_is_asked_less_and_less() {
+        let pace = Pace::default();
+        let mut edge = Edge::default();
+        for (least_s, most_s) in [(48, 72), (96, 144), (192, 288), (240, 360), (240, 360)] {
+            let wait = edge.draw(&pace, None).as_secs();
+            assert!((least_s..=most_s).contains(&wait), "{wait}");
+        }
+        assert_eq!(edge.draw(&pace, Some(600)).as_secs(), 600);
+        assert_eq!(edge.draw(&pace, Some(1_000_000)).as_secs(), 900);
+        edge.reset();
+        assert!(edge.draw(&pace, None).as_secs() <= 72);
+    }
+}

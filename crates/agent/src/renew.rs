@@ -1,0 +1,190 @@
+//! Certificates are renewed by the clock, not by traffic: the working one at half its life, the device one likewise.
+//! The device credential vouches each time, so a certificate that has lapsed comes back by the same road. What is
+//! new is on disk before it is used.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use model::digest::Sha256;
+use model::node_api::{CertificateAnswer, CertificateKind, CertificateRequest};
+use model::signal::Code;
+use model::time::Timestamp;
+use rcgen::{CertificateParams, DistinguishedName, KeyPair, SanType};
+use wire::spiffe::Spiffe;
+use wire::stop::Stop;
+
+use crate::api::{ApiError, CallError};
+use crate::executor::ExecutorError;
+use crate::identity::{Certificate, Identity, SlotError};
+use crate::node::Node;
+
+#[derive(Debug, thiserror::Error)]
+enum RenewError {
+    #[error("executor")]
+    Executor(#[from] ExecutorError),
+    #[error("control plane")]
+    Call(#[from] CallError),
+    #[error("the identity could not be kept")]
+    Keep(#[from] SlotError),
+    #[error("the new certificate cannot be used")]
+    Use(#[from] ApiError),
+    #[error("a key or request could not be made")]
+    Make(#[from] rcgen::Error),
+    #[error("the new certificate is not ours: {0}")]
+    Foreign(&'static str),
+}
+
+pub(crate) async fn run(node: &Node, stop: &Stop) {
+    let mut backoff = node.pace.backoff();
+    loop {
+        let identity = node.api.identity();
+        let now = node.clock.now();
+        let working_due = due(&identity.working);
+        let device_due = due(&identity.device);
+        // The working certificate first: it is what the next poll needs.
+        let kind = if now >= working_due {
+            CertificateKind::Working
+        } else if now >= device_due {
+            CertificateKind::Device
+        } else {
+            let left = working_due.min(device_due).since_ms(now);
+            let left = Duration::from_millis(u64::try_from(left).unwrap_or(0)).min(node.pace.recheck);
+            if !sleep_or_wanted(node, left, stop).await {
+                return;
+            }
+            continue;
+        };
+        let renewed = tokio::select! {
+            () = stop.stopped() => return,
+            renewed = renew(node, &identity, kind) => renewed,
+        };
+        match renewed {
+            Ok(generation) => {
+                tracing::info!(?kind, generation, "certificate renewed");
+                backoff.reset();
+            }
+            Err(error) => {
+                tracing::warn!(?kind, %error, reason = why(&error), "certificate not renewed");
+                if !backoff.wait(stop).await {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// Sleeps, or less if a server refused our certificate. False: stopped.
+async fn sleep_or_wanted(node: &Node, left: Duration, stop: &Stop) -> bool {
+    tokio::select! {
+        () = stop.stopped() => false,
+        () = tokio::time::sleep(left) => true,
+        () = node.renewal_wanted.notified() => {
+            // Refused though not due: the clock may have jumped. Looking again is all that follows from it, and a
+            // refusal comes with every poll, so not at once.
+            stop.or(tokio::time::sleep(node.pace.retry.0)).await.is_some()
+        }
+    }
+}
+
+/// Half the life, counted from receipt, give or take a tenth; the same for one certificate however often asked. One
+/// that cannot be read is due.
+pub fn due(certificate: &Certificate) -> Timestamp {
+    let Some(leaf) = certificate.leaf() else {
+        return Timestamp::from_millis(0);
+    };
+    let from = certificate.received_at.max(leaf.not_before).min(leaf.not_after);
+    let half_ms = leaf.not_after.since_ms(from) / 2;
+    let [a, b, ..] = *Sha256::of(leaf.serial.as_bytes()).as_bytes();
+    // 0..=65535 becomes -10 %..=+10 %.
+    let share = i64::from(u16::from_be_bytes([a, b])) - 32_768;
+    from.plus_ms(half_ms + half_ms / 10 * share / 32_768)
+}
+
+async fn renew(node: &Node, identity: &Identity, kind: CertificateKind) -> Result<u64, RenewError> {
+    match kind {
+        CertificateKind::Working => {
+            let key = KeyPair::generate()?;
+            let answer = ask(node, kind, Some(csr(&key, Some(&identity.name()))?), identity.working.generation).await?;
+            let mut fresh = identity.clone();
+            fresh.working = received(node, identity, &answer)?;
+            fresh.working_key = key.serialize_pem();
+            fresh.ca_bundle = answer.ca_bundle;
+            keep(node, fresh.clone()).await?;
+            node.api.replace(fresh)?;
+            Ok(answer.generation)
+        }
+        CertificateKind::Device => {
+            let answer = ask(node, kind, None, identity.device.generation).await?;
+            let mut fresh = identity.clone();
+            fresh.device = received(node, identity, &answer)?;
+            node.executor.device_chain(answer.chain).await?;
+            keep(node, fresh.clone()).await?;
+            node.api.replace(fresh)?;
+            Ok(answer.generation)
+        }
+    }
+}
+
+/// Token from the executor, certificate from the control plane; a clock that is off gets one more try.
+async fn ask(
+    node: &Node,
+    kind: CertificateKind,
+    working_csr: Option<String>,
+    generation: u64,
+) -> Result<CertificateAnswer, RenewError> {
+    let mut server_time = node.api.server_time();
+    let mut corrected = false;
+    loop {
+        let (token, device_csr) = node.executor.renew_token(kind, working_csr.clone(), server_time).await?;
+        let csr = working_csr.clone().or(device_csr).ok_or(ExecutorError::Confused)?;
+        let request = CertificateRequest { kind, csr, token, generation };
+        match node.api.certificate(&request).await {
+            Ok(answer) => return Ok(answer),
+            Err(CallError::Refused { code: Some(Code::ClockSkew), server_time: Some(told), .. }) if !corrected => {
+                tracing::warn!(code = %Code::ClockSkew, off_ms = node.clock.now().since_ms(told), "clock");
+                (server_time, corrected) = (told, true);
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// The answer as it will be kept, if it is a certificate in our name.
+fn received(node: &Node, identity: &Identity, answer: &CertificateAnswer) -> Result<Certificate, RenewError> {
+    let certificate = Certificate {
+        chain: answer.chain.clone(),
+        generation: answer.generation,
+        received_at: node.clock.now(),
+    };
+    let leaf = certificate.leaf().ok_or(RenewError::Foreign("no certificate"))?;
+    if leaf.spiffe.as_ref() != Some(&identity.name()) {
+        return Err(RenewError::Foreign("another name"));
+    }
+    Ok(certificate)
+}
+
+async fn keep(node: &Node, identity: Identity) -> Result<(), RenewError> {
+    let slots = Arc::clone(&node.slots);
+    let kept = tokio::task::spawn_blocking(move || slots.change(|kept| kept.identity = Some(identity))).await;
+    Ok(kept.unwrap_or_else(|panicked| std::panic::resume_unwind(panicked.into_panic()))?)
+}
+
+/// A request for this key. Without a name before the first enrolment: only the control plane knows it then.
+pub(crate) fn csr(key: &KeyPair, name: Option<&Spiffe>) -> Result<String, rcgen::Error> {
+    let mut params = CertificateParams::default();
+    params.distinguished_name = DistinguishedName::new();
+    if let Some(name) = name {
+        params.subject_alt_names = vec![SanType::URI(name.to_string().try_into()?)];
+    }
+    params.serialize_request(key)?.pem()
+}
+
+fn why(error: &RenewError) -> String {
+    match error {
+        RenewError::Call(error) => error.word(),
+        RenewError::Executor(ExecutorError::Refused { code, .. }) => code.to_string(),
+        RenewError::Executor(_) => Code::ExecutorUnreachable.to_string(),
+        RenewError::Keep(_) => Code::DiskFull.to_string(),
+        RenewError::Use(_) | RenewError::Make(_) | RenewError::Foreign(_) => "certificate_unusable".to_owned(),
+    }
+}
