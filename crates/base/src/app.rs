@@ -96,7 +96,7 @@ impl App {
         Ok(Self {
             clock: db.clock().clone(),
             wake: db.wake().clone(),
-            bus: Bus::new(db.clone()),
+            bus: Bus::open(db.clone()).await?,
             config: Arc::new(config),
             installation: installation.id.into(),
             installed_at: installation.created_at.into(),

@@ -68,14 +68,18 @@ impl From<EventRow> for Event {
 pub struct Bus {
     db: Db,
     sender: broadcast::Sender<Arc<Event>>,
+    /// The newest event when the bus was opened: everything later is handed out.
+    opened_at: i64,
 }
 
 impl Bus {
-    pub fn new(db: Db) -> Self {
-        Self {
+    pub async fn open(db: Db) -> sqlx::Result<Self> {
+        let opened_at = last_seq(&db).await?;
+        Ok(Self {
             db,
             sender: broadcast::Sender::new(BUFFER),
-        }
+            opened_at,
+        })
     }
 
     /// Events from now on. A receiver that lags reads `events_after` the last one it had.

@@ -17,16 +17,20 @@ pub(super) struct Account {
 }
 
 impl Account {
+    /// Whoever we are, root or not.
+    pub(super) fn ours() -> Self {
+        let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
+        Self {
+            name: "this user".to_owned(),
+            uid: uid.as_raw(),
+            gid: gid.as_raw(),
+            drop: false,
+        }
+    }
+
     pub(super) fn for_cluster() -> Result<Self, ManagedError> {
-        let uid = rustix::process::geteuid();
-        if !uid.is_root() {
-            let gid = rustix::process::getegid();
-            return Ok(Self {
-                name: "this user".to_owned(),
-                uid: uid.as_raw(),
-                gid: gid.as_raw(),
-                drop: false,
-            });
+        if !rustix::process::geteuid().is_root() {
+            return Ok(Self::ours());
         }
         let passwd = std::path::Path::new("/etc/passwd");
         let text = std::fs::read_to_string(passwd).map_err(ManagedError::file(passwd))?;
@@ -59,6 +63,10 @@ impl Runner {
     pub(super) fn new(account: Account, search: &Search) -> Result<Self, ManagedError> {
         let setpriv = search.program("setpriv").ok_or(ManagedError::SetprivMissing)?;
         Ok(Self { account, setpriv })
+    }
+
+    pub(super) fn account(&self) -> &Account {
+        &self.account
     }
 
     /// A command that becomes the account, asks to be interrupted when its parent *thread* dies, and then becomes the

@@ -1,4 +1,4 @@
-//! The cluster's directory: `data`, `sock` and `log`, closed to others, owned by the account that the cluster runs as,
+//! The cluster's directory: `data` and `sock`, closed to all but the account that the cluster runs as; the log, ours;
 //! and a lock that says who is using it. The lock goes with the process that holds it, however that ends.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -33,10 +33,12 @@ impl Place {
         let dir = &dir.canonicalize().map_err(ManagedError::file(dir))?;
         let lock = lock(dir)?;
         reachable(dir, account)?;
-        own(dir, account)?;
-        for sub in ["sock", "log"] {
-            private_dir(&dir.join(sub), account)?;
-        }
+        // The directory itself and the log stay ours: the cluster's user may pass, but not put a link of its own in the
+        // way of a file that we open as root.
+        let mode = if account.drop { 0o711 } else { 0o700 };
+        own(dir, &Account::ours(), mode)?;
+        private_dir(&dir.join("sock"), account)?;
+        private_dir(&dir.join("log"), &Account::ours())?;
         let mut sock = dir.join("sock");
         if sock.as_os_str().as_bytes().len() > SOCKET_PATH_MOST {
             sock = short_socket_dir(dir);
@@ -132,28 +134,27 @@ fn reachable(dir: &Path, account: &Account) -> Result<(), ManagedError> {
     Ok(())
 }
 
-fn own(dir: &Path, account: &Account) -> Result<(), ManagedError> {
-    fs::set_permissions(dir, fs::Permissions::from_mode(0o700)).map_err(ManagedError::file(dir))?;
-    if account.drop {
+fn own(dir: &Path, account: &Account, mode: u32) -> Result<(), ManagedError> {
+    if rustix::process::geteuid().is_root() {
         chown(dir, Some(account.uid), Some(account.gid)).map_err(ManagedError::file(dir))?;
     }
-    Ok(())
+    fs::set_permissions(dir, fs::Permissions::from_mode(mode)).map_err(ManagedError::file(dir))
 }
 
 fn private_dir(dir: &Path, account: &Account) -> Result<(), ManagedError> {
     match DirBuilder::new().mode(0o700).create(dir) {
         Ok(()) => {}
-        // Somebody else's directory or link under our name would be a trap.
+        // A link, or in a shared place somebody else's directory, under our name would be a trap.
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
             let meta = fs::symlink_metadata(dir).map_err(ManagedError::file(dir))?;
-            let ours = meta.is_dir() && [account.uid, rustix::process::geteuid().as_raw()].contains(&meta.uid());
-            if !ours {
+            let euid = rustix::process::geteuid();
+            if !meta.is_dir() || !(euid.is_root() || meta.uid() == euid.as_raw()) {
                 return Err(ManagedError::file(dir)(error));
             }
         }
         Err(error) => return Err(ManagedError::file(dir)(error)),
     }
-    own(dir, account)
+    own(dir, account, 0o700)
 }
 
 /// A short name for a long place, always the same one.
@@ -183,6 +184,7 @@ pub(super) fn ensure_cluster(
     if fresh.exists() {
         fs::remove_dir_all(&fresh).map_err(ManagedError::file(&fresh))?;
     }
+    private_dir(&fresh, runner.account())?;
     let mut initdb = runner.command(programs, "initdb");
     initdb.arg("-D").arg(&fresh).args([
         "-U",
