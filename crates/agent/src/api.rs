@@ -30,7 +30,12 @@ pub enum CallError {
     #[error("no answer")]
     Transport(#[from] Error),
     #[error("refused with {status}{}", code.map(|code| format!(" {code}")).unwrap_or_default())]
-    Refused { status: u16, code: Option<Code>, server_time: Option<Timestamp>, retry_after_s: Option<u32> },
+    Refused {
+        status: u16,
+        code: Option<Code>,
+        server_time: Option<Timestamp>,
+        retry_after_s: Option<u32>,
+    },
 }
 
 impl CallError {
@@ -88,7 +93,13 @@ struct Calls {
 impl Api {
     pub fn new(identity: Identity, overrides: Overrides, session: SessionId, clock: Clock) -> Result<Self, ApiError> {
         let current = RwLock::new(Arc::new(calls(identity, &overrides)?));
-        Ok(Self { current, overrides, session, clock, offset_ms: AtomicI64::new(0) })
+        Ok(Self {
+            current,
+            overrides,
+            session,
+            clock,
+            offset_ms: AtomicI64::new(0),
+        })
     }
 
     /// From now on in this identity. Requests under way finish in the old one.
@@ -128,9 +139,15 @@ impl Api {
     /// None: nothing to do within the time it was held.
     pub async fn wait(&self, timeout: Duration) -> Result<(Option<WaitAnswer>, Meta), CallError> {
         let calls = self.calls();
-        let request = self.in_session(calls.node.get(&calls.path("tasks/wait"))).timeout(timeout);
+        let request = self
+            .in_session(calls.node.get(&calls.path("tasks/wait")))
+            .timeout(timeout);
         let (response, meta) = self.send(request).await?;
-        let answer = if response.status == 204 { None } else { Some(response.json()?) };
+        let answer = if response.status == 204 {
+            None
+        } else {
+            Some(response.json()?)
+        };
         Ok((answer, meta))
     }
 
@@ -149,7 +166,9 @@ impl Api {
 
     pub async fn self_probe(&self, probe: &NodeProbe) -> Result<(), CallError> {
         let calls = self.calls();
-        let request = self.in_session(calls.node.post(&calls.path("self-probe"))).json(probe)?;
+        let request = self
+            .in_session(calls.node.post(&calls.path("self-probe")))
+            .json(probe)?;
         self.send(request).await.map(drop)
     }
 
@@ -173,9 +192,13 @@ impl Api {
 
     async fn send(&self, request: RequestBuilder<'_>) -> Result<(Response, Meta), CallError> {
         let response = request.send().await?;
-        let meta = Meta { server_time: response.server_time(), manifest_version: response.manifest_version() };
+        let meta = Meta {
+            server_time: response.server_time(),
+            manifest_version: response.manifest_version(),
+        };
         if let Some(server_time) = meta.server_time {
-            self.offset_ms.store(server_time.since_ms(self.clock.now()), Ordering::Relaxed);
+            self.offset_ms
+                .store(server_time.since_ms(self.clock.now()), Ordering::Relaxed);
         }
         accepted(response).map(|response| (response, meta))
     }
@@ -197,7 +220,9 @@ pub(crate) fn accepted(response: Response) -> Result<Response, CallError> {
     }
     let error = response.error();
     // A clock that is too far off is told the right time in the body as well.
-    let told = error.as_ref().and_then(|error| error.details.get("server_time")?.as_str()?.parse().ok());
+    let told = error
+        .as_ref()
+        .and_then(|error| error.details.get("server_time")?.as_str()?.parse().ok());
     Err(CallError::Refused {
         status: response.status.as_u16(),
         code: error.as_ref().map(|error| error.code),
@@ -218,12 +243,17 @@ fn calls(identity: Identity, overrides: &Overrides) -> Result<Calls, ApiError> {
     let key = wire::pem::private_key(&identity.working_key)?;
     let endpoints = &identity.endpoints;
     let url = overrides.api_url.as_deref().unwrap_or(&endpoints.node_api_url);
-    let resolve = overrides.api_resolve.as_deref().or(endpoints.node_api_resolve.as_deref());
+    let resolve = overrides
+        .api_resolve
+        .as_deref()
+        .or(endpoints.node_api_resolve.as_deref());
     let node = Client::builder(url)?
         .resolve(resolve.filter(|address| !address.is_empty()))?
         .tls(client_config(Some((chain, key)), &roots)?)
         .max_body(MAX_ANSWER)
         .build();
-    let enrol = Client::builder(&endpoints.enrol_url)?.tls(client_config(None, &roots)?).build();
+    let enrol = Client::builder(&endpoints.enrol_url)?
+        .tls(client_config(None, &roots)?)
+        .build();
     Ok(Calls { node, enrol, identity })
 }

@@ -20,7 +20,9 @@ impl Clock {
 
     /// Stands still until it is set. Clones share it.
     pub fn fixed(at: Timestamp) -> Self {
-        Self { fixed: Some(Arc::new(AtomicI64::new(at.millis()))) }
+        Self {
+            fixed: Some(Arc::new(AtomicI64::new(at.millis()))),
+        }
     }
 
     /// Moves a fixed clock; the machine's is not ours to move.
@@ -38,7 +40,10 @@ impl Clock {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "the one place of the agent that reads wall time")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the one place of the agent that reads wall time"
+)]
 fn wall_time() -> Timestamp {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Timestamp::from_millis(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))

@@ -14,7 +14,11 @@ const STATE_DIR: &str = "/var/lib/gpuaas/agent";
 const EXECUTOR_SOCKET: &str = "/run/gpuaas/executor.sock";
 
 #[derive(Debug, Parser)]
-#[command(name = "gpuaas-node-agent", version, about = "The network half of a gpuaas node. It needs no privileges.")]
+#[command(
+    name = "gpuaas-node-agent",
+    version,
+    about = "The network half of a gpuaas node. It needs no privileges."
+)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -76,10 +80,15 @@ impl Places {
     pub(crate) fn options(self) -> anyhow::Result<Options> {
         let table = read(&self.config)?.agent;
         let state_dir = self.state_dir.or(table.state_dir).unwrap_or_else(|| STATE_DIR.into());
-        let socket = self.executor_socket.or(table.executor_socket).unwrap_or_else(|| EXECUTOR_SOCKET.into());
+        let socket = self
+            .executor_socket
+            .or(table.executor_socket)
+            .unwrap_or_else(|| EXECUTOR_SOCKET.into());
         let mut options = Options::new(state_dir, socket);
-        options.overrides =
-            Overrides { api_url: self.api_url.or(table.api_url), api_resolve: self.api_resolve.or(table.api_resolve) };
+        options.overrides = Overrides {
+            api_url: self.api_url.or(table.api_url),
+            api_resolve: self.api_resolve.or(table.api_resolve),
+        };
         Ok(options)
     }
 }

@@ -31,7 +31,12 @@ fn write(path: &Path) -> io::Result<()> {
         Ok(()) | Err(_) => {}
     }
     let file = path.join("write");
-    let mut probe = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&file)?;
+    let mut probe = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&file)?;
     let written = probe.write_all(&[0x5a; PROBE_BYTES]).and_then(|()| probe.sync_all());
     fs::remove_file(&file)?;
     written
@@ -47,7 +52,10 @@ mod tests {
         assert_eq!(look(&dir), None);
         fs::create_dir(&dir).expect("made");
         let disk = look(&dir).expect("seen");
-        assert!(disk.writable && disk.free_bytes > 0 && disk.used_percent <= 100, "{disk:?}");
+        assert!(
+            disk.writable && disk.free_bytes > 0 && disk.used_percent <= 100,
+            "{disk:?}"
+        );
         // A file where the diagnostic directory should be: nothing can be written there.
         fs::remove_dir(dir.join("diag")).expect("empty again");
         fs::write(dir.join("diag"), b"").expect("in the way");

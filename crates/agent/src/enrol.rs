@@ -76,7 +76,12 @@ impl Enrolment<'_> {
             read => read.map_err(anyhow::Error::from)?,
         };
         let token_sha256 = Sha256::of(text.trim().as_bytes());
-        if self.slots.kept().identity.is_some_and(|identity| identity.token_sha256 == token_sha256) {
+        if self
+            .slots
+            .kept()
+            .identity
+            .is_some_and(|identity| identity.token_sha256 == token_sha256)
+        {
             // Followed before; we were killed just before tidying up.
             remove(&path)?;
             return Ok(false);
@@ -113,40 +118,78 @@ impl Enrolment<'_> {
         let name = format!("{}/{}", answer.node_id, answer.epoch);
         let (identity, enrolled) = self.split(answer, working_key, token_sha256);
         // Nothing is told or kept that could not be used afterwards.
-        Api::new(identity.clone(), Overrides::default(), SessionId::new(), self.clock.clone())
-            .map_err(anyhow::Error::from)?;
+        Api::new(
+            identity.clone(),
+            Overrides::default(),
+            SessionId::new(),
+            self.clock.clone(),
+        )
+        .map_err(anyhow::Error::from)?;
         // The executor first: an identity that it does not share would claim tasks nobody can run.
         match self.executor.enrolled(enrolled).await {
-            Err(ExecutorError::Refused { code: code @ Code::RootMismatch, .. }) => return Err(EnrolError::Final(code)),
+            Err(ExecutorError::Refused {
+                code: code @ Code::RootMismatch,
+                ..
+            }) => return Err(EnrolError::Final(code)),
             done => done?,
         }
-        self.keep(move |kept| *kept = crate::identity::Kept { identity: Some(identity), enrolling: None }).await?;
+        self.keep(move |kept| {
+            *kept = crate::identity::Kept {
+                identity: Some(identity),
+                enrolling: None,
+            }
+        })
+        .await?;
         tracing::info!(node = name, "enrolled");
         Ok(())
     }
 
     /// The key of this enrolment: the one of an earlier attempt with the same token, or a new one, kept first.
     async fn working_key(&self, token_sha256: Sha256) -> Result<String, EnrolError> {
-        if let Some(enrolling) = self.slots.kept().enrolling.filter(|enrolling| enrolling.token_sha256 == token_sha256) {
+        if let Some(enrolling) = self
+            .slots
+            .kept()
+            .enrolling
+            .filter(|enrolling| enrolling.token_sha256 == token_sha256)
+        {
             return Ok(enrolling.working_key);
         }
         let working_key = KeyPair::generate().map_err(anyhow::Error::from)?.serialize_pem();
-        let enrolling = Enrolling { token_sha256, working_key: working_key.clone() };
+        let enrolling = Enrolling {
+            token_sha256,
+            working_key: working_key.clone(),
+        };
         self.keep(move |kept| kept.enrolling = Some(enrolling)).await?;
         Ok(working_key)
     }
 
-    async fn call(&self, token: &EnrolmentToken, simulated: bool, request: &EnrolRequest) -> Result<EnrolAnswer, EnrolError> {
+    async fn call(
+        &self,
+        token: &EnrolmentToken,
+        simulated: bool,
+        request: &EnrolRequest,
+    ) -> Result<EnrolAnswer, EnrolError> {
         let (tls, pinned) = pinned_ca_client(token.ca_sha256).map_err(anyhow::Error::from)?;
-        let client = Client::builder(&token.url).map_err(CallError::from)?.tls(tls).timeout(Duration::from_secs(30)).build();
+        let client = Client::builder(&token.url)
+            .map_err(CallError::from)?
+            .tls(tls)
+            .timeout(Duration::from_secs(30))
+            .build();
         if !simulated {
             // Before the secret leaves this machine: any answer shows whose CA it is.
             client.get("/healthz").send().await.map(drop).or_else(|error| {
-                if pinned.certificate().is_some() { Ok(()) } else { Err(CallError::from(error)) }
+                if pinned.certificate().is_some() {
+                    Ok(())
+                } else {
+                    Err(CallError::from(error))
+                }
             })?;
             refuse_dev(&pinned)?;
         }
-        let post = client.post("/internal/v1/enroll").json(request).map_err(CallError::from)?;
+        let post = client
+            .post("/internal/v1/enroll")
+            .json(request)
+            .map_err(CallError::from)?;
         let response = post.send().await.map_err(CallError::from)?;
         match accepted(response) {
             Ok(response) => Ok(response.json().map_err(CallError::from)?),
@@ -162,8 +205,16 @@ impl Enrolment<'_> {
             node_id: answer.node_id,
             epoch: answer.epoch,
             working_key,
-            working: Certificate { chain: answer.working.chain, generation: answer.working.generation, received_at },
-            device: Certificate { chain: answer.device_chain.clone(), generation: 1, received_at },
+            working: Certificate {
+                chain: answer.working.chain,
+                generation: answer.working.generation,
+                received_at,
+            },
+            device: Certificate {
+                chain: answer.device_chain.clone(),
+                generation: 1,
+                received_at,
+            },
             ca_bundle: answer.working.ca_bundle,
             endpoints: answer.endpoints,
             token_sha256,
@@ -181,7 +232,9 @@ impl Enrolment<'_> {
 
     async fn keep(&self, change: impl FnOnce(&mut crate::identity::Kept) + Send + 'static) -> Result<(), EnrolError> {
         let slots = Arc::clone(self.slots);
-        let kept = tokio::task::spawn_blocking(move || slots.change(change)).await.map_err(anyhow::Error::from)?;
+        let kept = tokio::task::spawn_blocking(move || slots.change(change))
+            .await
+            .map_err(anyhow::Error::from)?;
         Ok(kept.map_err(anyhow::Error::from)?)
     }
 }
@@ -195,7 +248,11 @@ fn request(token: &EnrolmentToken, keys: EnrolmentKeys, working_csr: String) -> 
         simulated: keys.simulated,
         hardware: keys.hardware,
         facts: keys.facts,
-        versions: Versions { agent: VERSION.to_owned(), executor: keys.version, protocol: PROTOCOL },
+        versions: Versions {
+            agent: VERSION.to_owned(),
+            executor: keys.version,
+            protocol: PROTOCOL,
+        },
     }
 }
 

@@ -85,7 +85,12 @@ impl Executor {
             results,
             moved: Notify::new(),
         };
-        (Self { shared: Arc::new(shared) }, arrivals)
+        (
+            Self {
+                shared: Arc::new(shared),
+            },
+            arrivals,
+        )
     }
 
     /// Keeps a connection until stopped.
@@ -157,7 +162,8 @@ impl Executor {
 
     pub async fn enrolled(&self, enrolled: Enrolled) -> Result<(), ExecutorError> {
         let enrolled = Box::new(enrolled);
-        self.ask_ok(|request_id| FromAgent::Enrolled { request_id, enrolled }).await
+        self.ask_ok(|request_id| FromAgent::Enrolled { request_id, enrolled })
+            .await
     }
 
     /// A token that vouches for a certificate request; for the device's own certificate it comes with the request.
@@ -167,7 +173,12 @@ impl Executor {
         working_csr: Option<String>,
         server_time: Timestamp,
     ) -> Result<(String, Option<String>), ExecutorError> {
-        let ask = |request_id| FromAgent::RenewToken { request_id, kind, working_csr, server_time };
+        let ask = |request_id| FromAgent::RenewToken {
+            request_id,
+            kind,
+            working_csr,
+            server_time,
+        };
         match self.ask(ask).await? {
             FromExecutor::Token { jwt, device_csr, .. } => Ok((jwt, device_csr)),
             _ => Err(ExecutorError::Confused),
@@ -175,7 +186,8 @@ impl Executor {
     }
 
     pub async fn device_chain(&self, chain: String) -> Result<(), ExecutorError> {
-        self.ask_ok(|request_id| FromAgent::DeviceChain { request_id, chain }).await
+        self.ask_ok(|request_id| FromAgent::DeviceChain { request_id, chain })
+            .await
     }
 
     /// The manifest version that it trusts afterwards.
@@ -198,8 +210,18 @@ impl Executor {
     pub async fn offer(&self, task: OfferedTask, server_time: Timestamp) -> Result<Verdict, ExecutorError> {
         let (verdict, arrives) = oneshot::channel();
         self.inner().offers.insert(task.task_id, verdict);
-        let OfferedTask { task_id, fence, envelope, .. } = task;
-        self.tell(FromAgent::Offer { task_id, fence, envelope, server_time })?;
+        let OfferedTask {
+            task_id,
+            fence,
+            envelope,
+            ..
+        } = task;
+        self.tell(FromAgent::Offer {
+            task_id,
+            fence,
+            envelope,
+            server_time,
+        })?;
         within(self.shared.answer_within, arrives).await
     }
 

@@ -60,7 +60,11 @@ pub struct Certificate {
 
 impl Identity {
     pub fn name(&self) -> Spiffe {
-        Spiffe::Node { installation: self.installation, node_id: self.node_id, epoch: self.epoch }
+        Spiffe::Node {
+            installation: self.installation,
+            node_id: self.node_id,
+            epoch: self.epoch,
+        }
     }
 }
 

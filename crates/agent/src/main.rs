@@ -15,9 +15,7 @@ use wire::stop::Stop;
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Run(places) => logs(&places.log).and_then(|()| in_runtime(run(places.options()?))),
-        Command::Probe { places, json } => {
-            logs(&places.log).and_then(|()| in_runtime(probe(places.options()?, json)))
-        }
+        Command::Probe { places, json } => logs(&places.log).and_then(|()| in_runtime(probe(places.options()?, json))),
         Command::Version => print(&format!("gpuaas-node-agent {} protocol {PROTOCOL}\n", agent::VERSION)),
     };
     match outcome {
@@ -32,7 +30,10 @@ fn main() -> ExitCode {
 
 /// One thread: the agent waits far more than it works.
 fn in_runtime(work: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
-    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(work)
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?
+        .block_on(work)
 }
 
 async fn run(options: Options) -> anyhow::Result<()> {
@@ -41,9 +42,19 @@ async fn run(options: Options) -> anyhow::Result<()> {
 }
 
 async fn probe(options: Options, json: bool) -> anyhow::Result<()> {
-    let Options { state_dir, executor_socket, overrides, clock, .. } = options;
+    let Options {
+        state_dir,
+        executor_socket,
+        overrides,
+        clock,
+        ..
+    } = options;
     let probe = agent::probe::from_outside(&state_dir, &executor_socket, overrides, &clock).await;
-    if json { print(&format!("{}\n", serde_json::to_string(&probe)?)) } else { print(&table(&probe)) }
+    if json {
+        print(&format!("{}\n", serde_json::to_string(&probe)?))
+    } else {
+        print(&table(&probe))
+    }
 }
 
 fn table(probe: &NodeProbe) -> String {
@@ -61,7 +72,11 @@ fn table(probe: &NodeProbe) -> String {
             disk.free_bytes / (1024 * 1024)
         ),
     };
-    let executor = if probe.executor_connected { "ok    listening" } else { "FAIL  not listening" };
+    let executor = if probe.executor_connected {
+        "ok    listening"
+    } else {
+        "FAIL  not listening"
+    };
     format!("api       {api}\ndisk      {disk}\nexecutor  {executor}\n")
 }
 
@@ -72,7 +87,9 @@ fn print(text: &str) -> anyhow::Result<()> {
 /// JSON lines for machines, text for people.
 fn logs(filter: &str) -> anyhow::Result<()> {
     let filter = EnvFilter::try_new(filter)?;
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr);
     let done = if std::io::stderr().is_terminal() {
         builder.try_init()
     } else {

@@ -63,8 +63,10 @@ impl Node {
 
     /// The control plane sets the rhythm, within reason.
     pub(crate) fn keep_time(&self, answer: &SessionAnswer) {
-        self.heartbeat_s.store(answer.heartbeat_s.clamp(1, 60), Ordering::Relaxed);
-        self.self_probe_s.store(answer.self_probe_s.clamp(1, 3600), Ordering::Relaxed);
+        self.heartbeat_s
+            .store(answer.heartbeat_s.clamp(1, 60), Ordering::Relaxed);
+        self.self_probe_s
+            .store(answer.self_probe_s.clamp(1, 3600), Ordering::Relaxed);
     }
 
     pub(crate) fn heartbeat(&self) -> Duration {

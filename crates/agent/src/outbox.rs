@@ -31,13 +31,19 @@ pub(crate) async fn run(node: &Arc<Node>, mut arrivals: mpsc::Receiver<Done>, st
             Some(done) = arrivals.recv() => done,
         };
         // A result is sent again on every connection; once under way it is on its way.
-        let fresh = under_way.lock().unwrap_or_else(PoisonError::into_inner).insert(done.task_id);
+        let fresh = under_way
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(done.task_id);
         if fresh {
             let (node, stop, under_way) = (node.clone(), stop.clone(), under_way.clone());
             posts.spawn(async move {
                 let task_id = done.task_id;
                 stop.or(deliver(&node, done, &stop)).await;
-                under_way.lock().unwrap_or_else(PoisonError::into_inner).remove(&task_id);
+                under_way
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .remove(&task_id);
             });
         }
     }
@@ -45,7 +51,11 @@ pub(crate) async fn run(node: &Arc<Node>, mut arrivals: mpsc::Receiver<Done>, st
 }
 
 async fn deliver(node: &Node, done: Done, stop: &Stop) {
-    let Done { task_id, fence, envelope } = done;
+    let Done {
+        task_id,
+        fence,
+        envelope,
+    } = done;
     if node.take_health_probe(task_id) {
         probe::report(node).await;
     }
@@ -77,7 +87,10 @@ async fn deliver(node: &Node, done: Done, stop: &Stop) {
 /// work, and losing one would leave its task unknown.
 fn last_word(error: &CallError) -> Option<u16> {
     match error {
-        CallError::Refused { status: status @ (404 | 409 | 410), .. } => Some(*status),
+        CallError::Refused {
+            status: status @ (404 | 409 | 410),
+            ..
+        } => Some(*status),
         CallError::Refused { .. } | CallError::Transport(_) => None,
     }
 }
@@ -88,7 +101,12 @@ mod tests {
 
     #[test]
     fn only_a_clear_no_ends_the_retries() {
-        let refused = |status| CallError::Refused { status, code: None, server_time: None, retry_after_s: None };
+        let refused = |status| CallError::Refused {
+            status,
+            code: None,
+            server_time: None,
+            retry_after_s: None,
+        };
         for status in [404, 409, 410] {
             assert_eq!(last_word(&refused(status)), Some(status));
         }

@@ -86,7 +86,9 @@ pub enum Next {
 pub fn next(error: &CallError) -> Next {
     match error {
         CallError::Transport(error) => match error.kind {
-            ErrorKind::EdgeRateLimited => Next::Edge { retry_after_s: error.retry_after_s },
+            ErrorKind::EdgeRateLimited => Next::Edge {
+                retry_after_s: error.retry_after_s,
+            },
             ErrorKind::CertExpired | ErrorKind::CertRevoked | ErrorKind::CertUntrusted => Next::Renew,
             ErrorKind::UrlInvalid
             | ErrorKind::DnsFailed
@@ -101,7 +103,12 @@ pub fn next(error: &CallError) -> Next {
             | ErrorKind::BodyTooLarge
             | ErrorKind::BodyMalformed => Next::Retry,
         },
-        CallError::Refused { status, code, retry_after_s, .. } => match code {
+        CallError::Refused {
+            status,
+            code,
+            retry_after_s,
+            ..
+        } => match code {
             Some(Code::SessionSuperseded) => Next::Superseded,
             Some(Code::SessionRequired) => Next::Session,
             Some(Code::CertExpired | Code::CertUnknown) => Next::Renew,
@@ -148,7 +155,12 @@ mod tests {
     use super::*;
 
     fn refused(status: u16, code: Option<Code>) -> Next {
-        next(&CallError::Refused { status, code, server_time: None, retry_after_s: None })
+        next(&CallError::Refused {
+            status,
+            code,
+            server_time: None,
+            retry_after_s: None,
+        })
     }
 
     #[test]
@@ -162,8 +174,12 @@ mod tests {
         for status in [400, 404, 500, 502, 503, 504] {
             assert_eq!(refused(status, None), Next::Retry, "{status}");
         }
-        let limited =
-            CallError::Refused { status: 429, code: Some(Code::RateLimited), server_time: None, retry_after_s: Some(7) };
+        let limited = CallError::Refused {
+            status: 429,
+            code: Some(Code::RateLimited),
+            server_time: None,
+            retry_after_s: Some(7),
+        };
         assert_eq!(next(&limited), Next::Wait { seconds: 7 });
     }
 

@@ -28,7 +28,13 @@ pub(crate) enum Ended {
 }
 
 pub(crate) async fn run(node: &Node, stop: &Stop) -> Ended {
-    let mut poll = Poll { node, opened: None, refused_manifest: None, backoff: node.pace.backoff(), edge: Edge::default() };
+    let mut poll = Poll {
+        node,
+        opened: None,
+        refused_manifest: None,
+        backoff: node.pace.backoff(),
+        edge: Edge::default(),
+    };
     loop {
         let Some(outcome) = stop.or(poll.round()).await else {
             return Ended::Stopped;
@@ -64,6 +70,9 @@ impl Poll<'_> {
     async fn round(&mut self) -> Result<(), Pause> {
         let state = self.executor_or_ping().await;
         self.open(&state).await?;
+        if state.trouble.is_some() {
+            return Err(self.troubled().await);
+        }
         let asked = Instant::now();
         let (answer, meta) = match self.node.api.wait(self.node.pace.wait).await {
             Ok(answered) => answered,
@@ -99,6 +108,21 @@ impl Poll<'_> {
         }
     }
 
+    /// An executor that takes nothing is not offered anything; the agent lives and asks how it is.
+    async fn troubled(&self) -> Pause {
+        if let Err(error) = self.node.api.ping().await {
+            tracing::warn!(reason = error.word(), "ping without claims");
+        }
+        let trouble = match self.node.executor.hello().await {
+            Ok(state) => state.trouble,
+            Err(_) => None,
+        };
+        if let Some(code) = trouble {
+            tracing::error!(%code, recovery = code.recovery(), "the executor takes no tasks");
+        }
+        Pause::For(jittered(self.node.heartbeat(), 0.2))
+    }
+
     /// Opens the session, and again when the executor came back as another build.
     async fn open(&mut self, state: &ExecutorState) -> Result<(), Pause> {
         let request = SessionRequest {
@@ -131,7 +155,10 @@ impl Poll<'_> {
     /// A newer manifest goes to the executor before the tasks that may be signed by its keys.
     async fn catch_up(&mut self, meta: Meta) {
         let known = self.node.executor.state().map_or(0, |state| state.manifest_version);
-        let Some(offered) = meta.manifest_version.filter(|offered| *offered > known && self.refused_manifest != Some(*offered)) else {
+        let Some(offered) = meta
+            .manifest_version
+            .filter(|offered| *offered > known && self.refused_manifest != Some(*offered))
+        else {
             return;
         };
         match self.node.api.trust().await {
@@ -194,7 +221,9 @@ impl Poll<'_> {
             }
             Next::Retry => self.backoff.draw(),
             Next::Edge { retry_after_s } => self.edge.draw(&self.node.pace, retry_after_s),
-            Next::Wait { seconds } => jittered(Duration::from_secs(seconds.into()), 0.2).min(self.node.pace.retry_after_most),
+            Next::Wait { seconds } => {
+                jittered(Duration::from_secs(seconds.into()), 0.2).min(self.node.pace.retry_after_most)
+            }
             Next::Slow => jittered(self.node.pace.slow, 0.2),
         };
         tracing::warn!(call, reason, pause_ms = pause.as_millis() as u64, "not answered");

@@ -91,11 +91,21 @@ async fn dial(api: &Api) -> ProbedHop {
     let begun = Instant::now();
     let reason = api.ping().await.err().and_then(|error| reason(&error));
     let took_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
-    ProbedHop { url: api.url(), ok: reason.is_none(), reason: reason.map(str::to_owned), took_ms }
+    ProbedHop {
+        url: api.url(),
+        ok: reason.is_none(),
+        reason: reason.map(str::to_owned),
+        took_ms,
+    }
 }
 
 fn unreached(url: String, reason: &str) -> ProbedHop {
-    ProbedHop { url, ok: false, reason: Some(reason.to_owned()), took_ms: 0 }
+    ProbedHop {
+        url,
+        ok: false,
+        reason: Some(reason.to_owned()),
+        took_ms: 0,
+    }
 }
 
 /// Why the way to the API is not open. Any answer of ours means that it is: whether we are welcome is another hop,

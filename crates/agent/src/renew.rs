@@ -104,7 +104,13 @@ async fn renew(node: &Node, identity: &Identity, kind: CertificateKind) -> Resul
     match kind {
         CertificateKind::Working => {
             let key = KeyPair::generate()?;
-            let answer = ask(node, kind, Some(csr(&key, Some(&identity.name()))?), identity.working.generation).await?;
+            let answer = ask(
+                node,
+                kind,
+                Some(csr(&key, Some(&identity.name()))?),
+                identity.working.generation,
+            )
+            .await?;
             let mut fresh = identity.clone();
             fresh.working = received(node, identity, &answer)?;
             fresh.working_key = key.serialize_pem();
@@ -135,12 +141,24 @@ async fn ask(
     let mut server_time = node.api.server_time();
     let mut corrected = false;
     loop {
-        let (token, device_csr) = node.executor.renew_token(kind, working_csr.clone(), server_time).await?;
+        let (token, device_csr) = node
+            .executor
+            .renew_token(kind, working_csr.clone(), server_time)
+            .await?;
         let csr = working_csr.clone().or(device_csr).ok_or(ExecutorError::Confused)?;
-        let request = CertificateRequest { kind, csr, token, generation };
+        let request = CertificateRequest {
+            kind,
+            csr,
+            token,
+            generation,
+        };
         match node.api.certificate(&request).await {
             Ok(answer) => return Ok(answer),
-            Err(CallError::Refused { code: Some(Code::ClockSkew), server_time: Some(told), .. }) if !corrected => {
+            Err(CallError::Refused {
+                code: Some(Code::ClockSkew),
+                server_time: Some(told),
+                ..
+            }) if !corrected => {
                 tracing::warn!(code = %Code::ClockSkew, off_ms = node.clock.now().since_ms(told), "clock");
                 (server_time, corrected) = (told, true);
             }

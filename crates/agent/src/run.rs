@@ -60,8 +60,13 @@ pub async fn run(options: Options, stop: Stop) -> anyhow::Result<()> {
         let ended = match slots.kept().identity {
             None => wait_for_identity(&options, &slots, executor, &part).await,
             Some(identity) => {
-                let api = Api::new(identity.clone(), options.overrides.clone(), SessionId::new(), options.clock.clone())
-                    .context("the kept identity is of no use; enrol this node anew")?;
+                let api = Api::new(
+                    identity.clone(),
+                    options.overrides.clone(),
+                    SessionId::new(),
+                    options.clock.clone(),
+                )
+                .context("the kept identity is of no use; enrol this node anew")?;
                 let node = Arc::new(Node::new(
                     api,
                     executor,
@@ -91,7 +96,12 @@ pub async fn run(options: Options, stop: Stop) -> anyhow::Result<()> {
 
 async fn wait_for_identity(options: &Options, slots: &Arc<Slots>, executor: Executor, stop: &Stop) -> Ended {
     tracing::info!(code = %Code::NotEnrolled, "waiting for `gpuaas-node-executor enroll`");
-    let enrolment = Enrolment { executor: &executor, slots, clock: &options.clock, pace: &options.pace };
+    let enrolment = Enrolment {
+        executor: &executor,
+        slots,
+        clock: &options.clock,
+        pace: &options.pace,
+    };
     tokio::select! {
         () = executor.run(&options.pace, stop) => Ended::Stopped,
         enrolled = enrolment.watch(stop) => if enrolled { Ended::Enrolled } else { Ended::Stopped },
@@ -138,14 +148,25 @@ async fn serve(
         Ended::Stopped
     });
     spawn!(|node, stop| {
-        let enrolment =
-            Enrolment { executor: &node.executor, slots: &node.slots, clock: &node.clock, pace: &node.pace };
-        if enrolment.watch(&stop).await { Ended::Enrolled } else { Ended::Stopped }
+        let enrolment = Enrolment {
+            executor: &node.executor,
+            slots: &node.slots,
+            clock: &node.clock,
+            pace: &node.pace,
+        };
+        if enrolment.watch(&stop).await {
+            Ended::Enrolled
+        } else {
+            Ended::Stopped
+        }
     });
     let first = loops.join_next().await;
     stop.trigger();
     while let Some(ended) = loops.join_next().await {
         ended.context("a loop broke off")?;
     }
-    first.transpose().context("a loop broke off").map(|ended| ended.unwrap_or(Ended::Stopped))
+    first
+        .transpose()
+        .context("a loop broke off")
+        .map(|ended| ended.unwrap_or(Ended::Stopped))
 }

@@ -62,10 +62,22 @@ async fn receive(shared: &Shared, message: FromExecutor) {
         }
         FromExecutor::NotTaken { task_id, code } => verdict(shared, task_id, Verdict::NotTaken(code)),
         FromExecutor::Progress { .. } => shared.moved.notify_one(),
-        FromExecutor::Done { task_id, fence, envelope } => {
+        FromExecutor::Done {
+            task_id,
+            fence,
+            envelope,
+        } => {
             verdict(shared, task_id, Verdict::Taken);
             // The receiver ends only with the agent, and then nobody misses this: it is said again next time.
-            shared.results.send(Done { task_id, fence, envelope }).await.ok();
+            shared
+                .results
+                .send(Done {
+                    task_id,
+                    fence,
+                    envelope,
+                })
+                .await
+                .ok();
         }
         FromExecutor::State { request_id, ref state } => {
             shared.state.send_replace(Some(Arc::new((**state).clone())));

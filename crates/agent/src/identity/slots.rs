@@ -59,12 +59,19 @@ impl Slots {
         rustix::fs::flock(&files[0], FlockOperation::NonBlockingLockExclusive)
             .map_err(|_| SlotError::AlreadyRunning(dir.to_owned()))?;
         let current = newest(dir).map_err(at(dir))?;
-        Ok(Self { dir: dir.to_owned(), files, current: Mutex::new(current) })
+        Ok(Self {
+            dir: dir.to_owned(),
+            files,
+            current: Mutex::new(current),
+        })
     }
 
     /// What is kept, without taking the files: for a tool beside a running agent.
     pub fn peek(dir: &Path) -> Result<Kept, SlotError> {
-        newest(dir).map(|current| current.kept).map_err(|source| SlotError::Io { path: dir.to_owned(), source })
+        newest(dir).map(|current| current.kept).map_err(|source| SlotError::Io {
+            path: dir.to_owned(),
+            source,
+        })
     }
 
     pub fn dir(&self) -> &Path {
@@ -84,8 +91,15 @@ impl Slots {
         let bytes = encode(sequence, &kept)?;
         let file = &self.files[current.next];
         let written = file.write_all_at(&bytes, 0).and_then(|()| file.sync_data());
-        written.map_err(|source| SlotError::Io { path: self.dir.join(NAMES[current.next]), source })?;
-        *current = Current { kept, sequence, next: 1 - current.next };
+        written.map_err(|source| SlotError::Io {
+            path: self.dir.join(NAMES[current.next]),
+            source,
+        })?;
+        *current = Current {
+            kept,
+            sequence,
+            next: 1 - current.next,
+        };
         Ok(())
     }
 
@@ -96,7 +110,13 @@ impl Slots {
 
 /// The file with all its blocks, readable by its owner alone.
 fn ensure(path: &Path) -> io::Result<File> {
-    let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(path)?;
     let long = file.metadata()?.len();
     if let Some(missing) = (SLOT_BYTES as u64).checked_sub(long).filter(|missing| *missing > 0) {
         // Zeros and not a hole or a reservation: every block is written once before it is ever needed.
@@ -107,14 +127,24 @@ fn ensure(path: &Path) -> io::Result<File> {
 }
 
 fn newest(dir: &Path) -> io::Result<Current> {
-    let mut best = Current { kept: Kept::default(), sequence: 0, next: 0 };
+    let mut best = Current {
+        kept: Kept::default(),
+        sequence: 0,
+        next: 0,
+    };
     for (index, name) in NAMES.iter().enumerate() {
         let bytes = match fs::read(dir.join(name)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             read => read?,
         };
         match decode(&bytes) {
-            Some((sequence, kept)) if sequence > best.sequence => best = Current { kept, sequence, next: 1 - index },
+            Some((sequence, kept)) if sequence > best.sequence => {
+                best = Current {
+                    kept,
+                    sequence,
+                    next: 1 - index,
+                }
+            }
             Some(_) => {}
             None if bytes.iter().all(|byte| *byte == 0) => {}
             None => tracing::warn!(slot = name, "torn or foreign, ignored"),

@@ -96,11 +96,26 @@ impl Control {
         });
         let (chain, key) = control.ca.server();
         let tls = server_config(chain, key, Some(std::slice::from_ref(&control.ca.der))).expect("server");
-        let limits = Limits { drain: Duration::from_millis(10), ..Limits::default() };
-        tokio::spawn(serve(node, Some(tls), control.node_routes(), limits, control.stop.clone()));
+        let limits = Limits {
+            drain: Duration::from_millis(10),
+            ..Limits::default()
+        };
+        tokio::spawn(serve(
+            node,
+            Some(tls),
+            control.node_routes(),
+            limits,
+            control.stop.clone(),
+        ));
         let (chain, key) = control.ca.server();
         let tls = server_config(chain, key, None).expect("server");
-        tokio::spawn(serve(enrol, Some(tls), control.enrol_routes(), limits, control.stop.clone()));
+        tokio::spawn(serve(
+            enrol,
+            Some(tls),
+            control.enrol_routes(),
+            limits,
+            control.stop.clone(),
+        ));
         control
     }
 
@@ -123,7 +138,12 @@ impl Control {
         let task_id = TaskId::new();
         let payload = format!("{{\"task_type\":\"{task_type}\"}}");
         let envelope = dsse::sign("test/task", payload.as_bytes(), &[&SigningKey::generate()]);
-        self.knobs().tasks.push(OfferedTask { task_id, fence: 9, lease_s: 60, envelope });
+        self.knobs().tasks.push(OfferedTask {
+            task_id,
+            fence: 9,
+            lease_s: 60,
+            envelope,
+        });
         self.queued.notify_waiters();
         task_id
     }
@@ -167,7 +187,11 @@ impl Control {
     }
 
     fn name(&self) -> Spiffe {
-        Spiffe::Node { installation: self.installation, node_id: self.node_id, epoch: 1 }
+        Spiffe::Node {
+            installation: self.installation,
+            node_id: self.node_id,
+            epoch: 1,
+        }
     }
 
     fn certificate(&self, csr: &str) -> CertificateAnswer {
@@ -183,12 +207,20 @@ impl Control {
             Err(_) => (now.plus_s(-3600), Duration::from_millis((3_600_000 + life_ms) as u64)),
         };
         let chain = self.ca.sign(csr, &self.name(), from, life);
-        CertificateAnswer { chain, ca_bundle: self.ca.pem(), generation, not_after: now.plus_ms(life_ms) }
+        CertificateAnswer {
+            chain,
+            ca_bundle: self.ca.pem(),
+            generation,
+            not_after: now.plus_ms(life_ms),
+        }
     }
 
     fn bundle(&self) -> Bundle {
         let envelope = dsse::sign("test/trust", b"{}", &[&SigningKey::generate()]);
-        Bundle { delegation: envelope.clone(), manifest: envelope }
+        Bundle {
+            delegation: envelope.clone(),
+            manifest: envelope,
+        }
     }
 }
 
@@ -211,12 +243,19 @@ fn refuse(code: Code, status: u16, details: serde_json::Value) -> Response {
         details,
         retry_after_s: None,
     };
-    (StatusCode::from_u16(status).expect("status"), Json(ErrorAnswer { error })).into_response()
+    (
+        StatusCode::from_u16(status).expect("status"),
+        Json(ErrorAnswer { error }),
+    )
+        .into_response()
 }
 
 async fn enroll(State(town): Town, Json(request): Json<EnrolRequest>) -> Response {
-    let key = CertificateSigningRequestParams::from_pem(&request.working_csr).expect("request").public_key;
-    town.journal.note(format!("enroll {:?}", model::digest::Sha256::of(key.der_bytes())));
+    let key = CertificateSigningRequestParams::from_pem(&request.working_csr)
+        .expect("request")
+        .public_key;
+    town.journal
+        .note(format!("enroll {:?}", model::digest::Sha256::of(key.der_bytes())));
     let lost = {
         let mut knobs = town.knobs();
         let lost = knobs.lose_enrolments > 0;
@@ -230,7 +269,12 @@ async fn enroll(State(town): Town, Json(request): Json<EnrolRequest>) -> Respons
         installation: town.installation,
         node_id: town.node_id,
         epoch: 1,
-        device_chain: town.ca.sign(&request.device_csr, &town.name(), town.clock.now(), Duration::from_secs(365 * 86_400)),
+        device_chain: town.ca.sign(
+            &request.device_csr,
+            &town.name(),
+            town.clock.now(),
+            Duration::from_secs(365 * 86_400),
+        ),
         working: town.certificate(&request.working_csr),
         bundle: town.bundle(),
         endpoints: Endpoints {
@@ -253,12 +297,20 @@ async fn certificates(State(town): Town, Json(request): Json<CertificateRequest>
     };
     if skewed {
         town.journal.note("renewal skewed");
-        return refuse(Code::ClockSkew, 401, serde_json::json!({ "server_time": told.to_string() }));
+        return refuse(
+            Code::ClockSkew,
+            401,
+            serde_json::json!({ "server_time": told.to_string() }),
+        );
     }
     // The played executor's token is the time that it was asked to use.
     let used: Timestamp = request.token.parse().expect("time");
     let told = used.since_ms(town.clock.now()) > 300_000;
-    town.journal.note(format!("renewal generation {}{}", request.generation, if told { " as told" } else { "" }));
+    town.journal.note(format!(
+        "renewal generation {}{}",
+        request.generation,
+        if told { " as told" } else { "" }
+    ));
     Json(town.certificate(&request.csr)).into_response()
 }
 
@@ -267,13 +319,23 @@ async fn ping(State(town): Town, Extension(peer): Extension<Peer>) -> Json<PingA
     let certificate = peer.certificate.expect("mutual TLS");
     assert_eq!(certificate.spiffe, Some(town.name()));
     let (serial, not_after) = (certificate.serial.clone(), certificate.not_after);
-    Json(PingAnswer { node_id: town.node_id, epoch: 1, serial, not_after })
+    Json(PingAnswer {
+        node_id: town.node_id,
+        epoch: 1,
+        serial,
+        not_after,
+    })
 }
 
 async fn session(State(town): Town, Json(request): Json<SessionRequest>) -> Json<SessionAnswer> {
     town.journal.note("session");
     town.knobs().sessions = true;
-    Json(SessionAnswer { session_id: request.session_id, protocol: 1, heartbeat_s: 1, self_probe_s: 60 })
+    Json(SessionAnswer {
+        session_id: request.session_id,
+        protocol: 1,
+        heartbeat_s: 1,
+        self_probe_s: 60,
+    })
 }
 
 async fn wait(State(town): Town, headers: HeaderMap) -> Response {

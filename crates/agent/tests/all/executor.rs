@@ -88,7 +88,10 @@ impl Executor {
         let mut memory = self.memory.lock().expect("memory");
         match message {
             FromAgent::Hello { request_id } => {
-                vec![FromExecutor::State { request_id, state: Box::new(self.state(&memory)) }]
+                vec![FromExecutor::State {
+                    request_id,
+                    state: Box::new(self.state(&memory)),
+                }]
             }
             FromAgent::Offer { task_id, fence, .. } => {
                 self.journal.note(format!("offer {task_id}"));
@@ -104,13 +107,18 @@ impl Executor {
                 self.journal.note(format!("cancel {task_id}"));
                 vec![]
             }
-            FromAgent::Results {} => {
-                memory.results.iter().map(|(task_id, fence)| self.done(*task_id, *fence)).collect()
-            }
+            FromAgent::Results {} => memory
+                .results
+                .iter()
+                .map(|(task_id, fence)| self.done(*task_id, *fence))
+                .collect(),
             FromAgent::Trust { request_id, .. } => {
                 memory.manifest_version += 1;
                 self.journal.note(format!("trust {}", memory.manifest_version));
-                vec![FromExecutor::Trusted { request_id, manifest_version: memory.manifest_version }]
+                vec![FromExecutor::Trusted {
+                    request_id,
+                    manifest_version: memory.manifest_version,
+                }]
             }
             FromAgent::EnrolKeys { request_id } => {
                 let keys = EnrolmentKeys {
@@ -121,7 +129,10 @@ impl Executor {
                     simulated: !self.real,
                     version: "0.1.0".to_owned(),
                 };
-                vec![FromExecutor::Keys { request_id, keys: Box::new(keys) }]
+                vec![FromExecutor::Keys {
+                    request_id,
+                    keys: Box::new(keys),
+                }]
             }
             FromAgent::Enrolled { request_id, enrolled } => {
                 self.journal.note(format!("enrolled epoch {}", enrolled.epoch));
@@ -133,10 +144,19 @@ impl Executor {
                 memory.manifest_version = 1;
                 vec![FromExecutor::Ok { request_id }]
             }
-            FromAgent::RenewToken { request_id, kind, working_csr, server_time } => {
+            FromAgent::RenewToken {
+                request_id,
+                kind,
+                working_csr,
+                server_time,
+            } => {
                 let device_csr = working_csr.is_none().then(|| self.csr());
                 self.journal.note(format!("token {kind:?}"));
-                vec![FromExecutor::Token { request_id, jwt: server_time.to_string(), device_csr }]
+                vec![FromExecutor::Token {
+                    request_id,
+                    jwt: server_time.to_string(),
+                    device_csr,
+                }]
             }
             FromAgent::DeviceChain { request_id, .. } => {
                 self.journal.note("device chain");
@@ -146,12 +166,20 @@ impl Executor {
     }
 
     fn csr(&self) -> String {
-        CertificateParams::default().serialize_request(&self.keys.0).expect("request").pem().expect("pem")
+        CertificateParams::default()
+            .serialize_request(&self.keys.0)
+            .expect("request")
+            .pem()
+            .expect("pem")
     }
 
     fn done(&self, task_id: TaskId, fence: u64) -> FromExecutor {
         let envelope = dsse::sign("test/result", task_id.to_string().as_bytes(), &[&self.keys.1]);
-        FromExecutor::Done { task_id, fence, envelope }
+        FromExecutor::Done {
+            task_id,
+            fence,
+            envelope,
+        }
     }
 
     fn state(&self, memory: &Memory) -> ExecutorState {
@@ -171,6 +199,7 @@ impl Executor {
             manifest_version: memory.manifest_version,
             tasks: memory.results.iter().map(held).collect(),
             results_pending: memory.results.len() as u32,
+            trouble: None,
             disk: None,
         }
     }

@@ -40,7 +40,10 @@ impl Journal {
             }
         };
         if tokio::time::timeout(Duration::from_secs(20), look).await.is_err() {
-            panic!("{times} times {prefix:?} not seen in {:#?}", self.seen.lock().expect("journal"));
+            panic!(
+                "{times} times {prefix:?} not seen in {:#?}",
+                self.seen.lock().expect("journal")
+            );
         }
     }
 

@@ -22,7 +22,10 @@ impl Ca {
         let mut params = named(name);
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let der = params.self_signed(&key).expect("self-signed").der().clone();
-        Self { issuer: Issuer::new(params, key), der }
+        Self {
+            issuer: Issuer::new(params, key),
+            der,
+        }
     }
 
     pub(crate) fn sha256(&self) -> Sha256 {

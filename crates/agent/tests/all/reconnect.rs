@@ -17,12 +17,21 @@ use crate::place::Place;
 
 fn brisk() -> Pace {
     let ms = Duration::from_millis;
-    Pace { executor_retry: (ms(5), ms(20)), executor_answer: Duration::from_secs(10), ..Pace::default() }
+    Pace {
+        executor_retry: (ms(5), ms(20)),
+        executor_answer: Duration::from_secs(10),
+        ..Pace::default()
+    }
 }
 
 fn offered() -> OfferedTask {
     let envelope = dsse::sign("test/task", b"{}", &[&SigningKey::generate()]);
-    OfferedTask { task_id: TaskId::new(), fence: 4, lease_s: 60, envelope }
+    OfferedTask {
+        task_id: TaskId::new(),
+        fence: 4,
+        lease_s: 60,
+        envelope,
+    }
 }
 
 #[tokio::test]

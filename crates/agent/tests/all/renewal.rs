@@ -15,9 +15,21 @@ const NOW: Timestamp = Timestamp::from_millis(1_800_000_000_000);
 
 fn certificate(ca: &Ca, life: Duration, received_at: Timestamp) -> Certificate {
     let key = KeyPair::generate().expect("key");
-    let csr = CertificateParams::default().serialize_request(&key).expect("request").pem().expect("pem");
-    let name = Spiffe::Node { installation: InstallationId::new(), node_id: NodeId::new(), epoch: 1 };
-    Certificate { chain: ca.sign(&csr, &name, NOW, life), generation: 1, received_at }
+    let csr = CertificateParams::default()
+        .serialize_request(&key)
+        .expect("request")
+        .pem()
+        .expect("pem");
+    let name = Spiffe::Node {
+        installation: InstallationId::new(),
+        node_id: NodeId::new(),
+        epoch: 1,
+    };
+    Certificate {
+        chain: ca.sign(&csr, &name, NOW, life),
+        generation: 1,
+        received_at,
+    }
 }
 
 #[test]
@@ -34,7 +46,10 @@ fn half_the_life_give_or_take_a_tenth() {
     }
     moments.sort_unstable();
     moments.dedup();
-    assert!(moments.len() > 8, "a fleet enrolled in one minute must not renew in one: {moments:?}");
+    assert!(
+        moments.len() > 8,
+        "a fleet enrolled in one minute must not renew in one: {moments:?}"
+    );
 }
 
 #[test]
@@ -52,6 +67,9 @@ fn a_wrong_clock_and_a_broken_chain_make_it_due() {
     assert!(due(&late) <= NOW.plus_s(86_400), "never after its end");
     let early = certificate(&ca, Duration::from_secs(86_400), Timestamp::from_millis(0));
     assert!(due(&early) >= NOW, "counted from its beginning at the earliest");
-    let broken = Certificate { chain: "nonsense".to_owned(), ..late };
+    let broken = Certificate {
+        chain: "nonsense".to_owned(),
+        ..late
+    };
     assert_eq!(due(&broken), Timestamp::from_millis(0));
 }
