@@ -3,6 +3,7 @@
 
 pub mod admin;
 pub mod openapi;
+pub mod process;
 pub mod role;
 pub mod roles;
 pub mod routes;

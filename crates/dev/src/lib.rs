@@ -5,8 +5,15 @@
 pub mod api;
 pub mod children;
 pub mod front;
+pub mod half;
 pub mod platform;
 pub mod run;
 pub mod simnode;
 pub mod state;
 pub mod town;
+pub mod verbs;
+
+/// The runtime of every process that this binary can be.
+pub fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_multi_thread().enable_all().build()
+}

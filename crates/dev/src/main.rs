@@ -4,13 +4,11 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use base::db::managed::{Managed, Options};
 use clap::{Parser, Subcommand};
 use dev::run::{Ended, Wish, run};
-use dev::simnode::NodeDir;
-use dev::state::{StateDir, default_dir, running};
+use dev::state::default_dir;
+use dev::{half, verbs};
 use host::pretend::Profile;
-use rustix::process::{Signal, set_parent_process_death_signal};
 use wire::stop::Stop;
 
 #[derive(Parser)]
@@ -79,20 +77,16 @@ fn main() -> ExitCode {
             database_url,
             database_owner_url,
         } => platform(cli.state, nodes, database_owner_url.zip(database_url)),
-        Command::Reset => reset(&cli.state),
-        Command::Status => status(&cli.state),
-        Command::TestPostgres { dir } => test_postgres(&dir),
-        Command::Executor { dir, profile } => executor(dir, profile),
-        Command::Agent { dir } => agent(dir),
+        Command::Reset => verbs::reset(&cli.state),
+        Command::Status => verbs::status(&cli.state),
+        Command::TestPostgres { dir } => verbs::test_postgres(&dir),
+        Command::Executor { dir, profile } => half::executor(dir, profile),
+        Command::Agent { dir } => half::agent(dir),
     };
     outcome.unwrap_or_else(|error| {
         eprintln!("gpuaas-dev: {error:#}");
         ExitCode::FAILURE
     })
-}
-
-fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
-    Ok(tokio::runtime::Builder::new_multi_thread().enable_all().build()?)
 }
 
 fn platform(
@@ -114,7 +108,7 @@ fn platform(
         nodes,
         exe: std::env::current_exe()?,
     };
-    let ended = runtime()?.block_on(async { run(wish, Stop::on_signals()?).await })?;
+    let ended = dev::runtime()?.block_on(async { run(wish, Stop::on_signals()?).await })?;
     Ok(match ended {
         Ended::Stopped => ExitCode::SUCCESS,
         Ended::Already(running) => {
@@ -123,66 +117,4 @@ fn platform(
             ExitCode::from(5)
         }
     })
-}
-
-fn reset(path: &PathBuf) -> anyhow::Result<ExitCode> {
-    if !path.exists() {
-        println!("nothing to reset: {} does not exist", path.display());
-        return Ok(ExitCode::SUCCESS);
-    }
-    let Some(held) = StateDir::take(path)? else {
-        eprintln!("gpuaas-dev: it is running; stop it first");
-        return Ok(ExitCode::from(5));
-    };
-    std::fs::remove_dir_all(held.path())?;
-    println!("{} is gone", path.display());
-    Ok(ExitCode::SUCCESS)
-}
-
-fn status(path: &PathBuf) -> anyhow::Result<ExitCode> {
-    if path.exists() && StateDir::take(path)?.is_none() {
-        let url = running(path).map_or_else(|| "starting".to_owned(), |running| running.url);
-        println!("running  {url}");
-        return Ok(ExitCode::SUCCESS);
-    }
-    println!("not running");
-    Ok(ExitCode::from(3))
-}
-
-fn test_postgres(dir: &std::path::Path) -> anyhow::Result<ExitCode> {
-    set_parent_process_death_signal(Some(Signal::TERM))?;
-    runtime()?.block_on(async {
-        let stop = Stop::on_signals()?;
-        let options = Options {
-            durable: false,
-            ..Options::new(dir, None)
-        };
-        let cluster = Managed::start(options).await?;
-        println!("ready");
-        stop.stopped().await;
-        cluster.stop().await?;
-        Ok(ExitCode::SUCCESS)
-    })
-}
-
-fn child_logs() -> anyhow::Result<()> {
-    // Whoever started us may be killed; then nobody is left to stop us.
-    set_parent_process_death_signal(Some(Signal::TERM))?;
-    base::logs::init_to("info", true, std::io::stderr)?;
-    Ok(())
-}
-
-fn executor(dir: PathBuf, profile: Profile) -> anyhow::Result<ExitCode> {
-    child_logs()?;
-    let options = NodeDir::new(dir)?.executor_options(profile)?;
-    executor::sandbox::enter()?;
-    executor::run(options, executor::Stop::new()?)?;
-    Ok(ExitCode::SUCCESS)
-}
-
-fn agent(dir: PathBuf) -> anyhow::Result<ExitCode> {
-    child_logs()?;
-    let options = NodeDir::new(dir)?.agent_options();
-    runtime()?.block_on(async { agent::run(options, Stop::on_signals()?).await })?;
-    Ok(ExitCode::SUCCESS)
 }

@@ -3,7 +3,6 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::Context;
 use axum::Router;
@@ -15,14 +14,12 @@ use tokio::net::TcpListener;
 use tokio_util::task::TaskTracker;
 use wire::serve::{Limits, serve};
 use wire::stop::Stop;
-use wire::tls::{ServerIdentity, server_config_with};
+use wire::tls::server_config_with;
 
+use super::certificate;
 use crate::routes;
 
 const SERVICE: &str = "api";
-/// Listener certificates live 30 days; half of that leaves two more tries.
-const REISSUE_EVERY: Duration = Duration::from_secs(15 * 86_400);
-
 pub async fn run(app: App, stop: Stop) -> anyhow::Result<()> {
     let ports = Ports::bind(&app).await?;
     serve_on(app, ports, stop).await
@@ -59,8 +56,8 @@ pub async fn serve_on(app: App, ports: Ports, stop: Stop) -> anyhow::Result<()> 
     work::spawn_listener_loops(&fleet, &tracker);
     work::spawn_fleet_loops(&fleet, &tracker);
     tracker.spawn(audit::sealer(app.db.clone(), stop.token()));
-    let identity = listener_identity(&fleet)?;
-    tracker.spawn(reissue(fleet.clone(), identity.clone(), stop.clone()));
+    let identity = certificate::fresh(&fleet)?;
+    tracker.spawn(certificate::renew(fleet.clone(), identity.clone(), stop.clone()));
     let client_ca = [fleet.ca.tls_root().clone()];
     let node_tls = server_config_with(identity.clone(), Some(&client_ca))?;
     let enrol_tls = server_config_with(identity, None)?;
@@ -83,38 +80,4 @@ pub async fn serve_on(app: App, ports: Ports, stop: Stop) -> anyhow::Result<()> 
 
 async fn listen(listener: TcpListener, tls: Option<Arc<ServerConfig>>, router: Router, stop: &Stop) {
     serve(listener, tls, router, Limits::default(), stop.clone()).await;
-}
-
-fn listener_identity(fleet: &Fleet) -> anyhow::Result<Arc<ServerIdentity>> {
-    let fresh = fleet.ca.server(&names(fleet), fleet.app.clock.now())?;
-    Ok(ServerIdentity::new(fresh.chain, fresh.key)?)
-}
-
-/// The names that nodes call us by: what is configured, and the host of the URLs we hand out.
-fn names(fleet: &Fleet) -> Vec<String> {
-    let config = &fleet.app.config;
-    let mut names = config.node_names.clone();
-    for url in [&config.node_url, &config.enrol_url] {
-        let host = url
-            .parse::<http::Uri>()
-            .ok()
-            .and_then(|uri| uri.host().map(|h| h.trim_matches(['[', ']']).to_owned()));
-        names.extend(host);
-    }
-    names.sort_unstable();
-    names.dedup();
-    names
-}
-
-async fn reissue(fleet: Fleet, identity: Arc<ServerIdentity>, stop: Stop) {
-    while stop.or(tokio::time::sleep(REISSUE_EVERY)).await.is_some() {
-        let replaced = fleet
-            .ca
-            .server(&names(&fleet), fleet.app.clock.now())
-            .map_err(anyhow::Error::from)
-            .and_then(|fresh| identity.replace(fresh.chain, fresh.key).map_err(Into::into));
-        if let Err(error) = replaced {
-            tracing::error!(error = %format!("{error:#}"), "the listener's certificate was not renewed");
-        }
-    }
 }

@@ -1,4 +1,5 @@
 //! One short file per role: what the process listens on and which loops it runs.
 
 pub mod api;
+mod certificate;
 pub mod outbox_relay;
