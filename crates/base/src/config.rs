@@ -40,7 +40,7 @@ pub struct Config {
     pub probe_every_s: u64,
     pub self_probe_every_s: u64,
     pub working_cert_life_s: u64,
-    pub device_cert_days: u64,
+    pub device_cert_life_s: u64,
     pub identity_sweep_ms: u64,
     pub identity_max_age_ms: u64,
     pub log_format: LogFormat,

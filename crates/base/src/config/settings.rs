@@ -64,7 +64,7 @@ settings! {
     probe_every_s        Kind::Count,   "300", "How often every node is asked for a health probe";
     self_probe_every_s   Kind::Count,   "60", "How often a node reports its own probe";
     working_cert_life_s  Kind::Count,   "86400", "Life of a node's working certificate";
-    device_cert_days     Kind::Count,   "365", "Life of a node's device credential";
+    device_cert_life_s   Kind::Count,   "31536000", "Life of a node's device credential: a year";
     identity_sweep_ms    Kind::Count,   "2000", "How often the identity table is read anew";
     identity_max_age_ms  Kind::Count,   "10000", "A table older than this lets nobody in";
     log_format           Kind::Choice(&["auto", "json", "text"]), "auto", "Log lines: text on a terminal, JSON elsewhere";
