@@ -31,6 +31,8 @@ pub struct Pace {
     pub wait: Duration,
     /// Clocks jump and machines sleep: the clock is looked at again at least this often.
     pub recheck: Duration,
+    /// Least time between two renewals that succeed.
+    pub renewal_spacing: Duration,
     /// Least time between two self-probes that failures ask for.
     pub probe_spacing: Duration,
 }
@@ -49,6 +51,7 @@ impl Default for Pace {
             superseded: s(60),
             wait: s(45),
             recheck: s(30),
+            renewal_spacing: s(5),
             probe_spacing: s(10),
         }
     }

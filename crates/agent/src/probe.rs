@@ -110,27 +110,31 @@ fn unreached(url: String, reason: &str) -> ProbedHop {
 
 /// Why the way to the API is not open. Any answer of ours means that it is: whether we are welcome is another hop,
 /// and the control plane sees that one better.
-pub fn reason(error: &CallError) -> Option<&'static str> {
+fn reason(error: &CallError) -> Option<&'static str> {
     match error {
         CallError::Refused { .. } => None,
-        CallError::Transport(error) => Some(match error.kind {
-            // No word of its own: nobody answered in time, or somebody hung up.
-            ErrorKind::Timeout => ErrorKind::TcpTimeout.as_str(),
-            ErrorKind::Closed => ErrorKind::TcpRefused.as_str(),
-            ErrorKind::UrlInvalid => ErrorKind::DnsFailed.as_str(),
-            ErrorKind::BodyTooLarge | ErrorKind::BodyMalformed => ErrorKind::NotGpuaas.as_str(),
-            kind @ (ErrorKind::DnsFailed
-            | ErrorKind::TcpTimeout
-            | ErrorKind::TcpRefused
-            | ErrorKind::ServerCertUntrusted
-            | ErrorKind::ServerCertExpired
-            | ErrorKind::ServerNameMismatch
-            | ErrorKind::CertExpired
-            | ErrorKind::CertRevoked
-            | ErrorKind::CertUntrusted
-            | ErrorKind::NotGpuaas
-            | ErrorKind::EdgeRateLimited) => kind.as_str(),
-        }),
+        CallError::Transport(error) => Some(word(error.kind)),
+    }
+}
+
+/// In the words of preflight, which are fewer than ours.
+fn word(kind: ErrorKind) -> &'static str {
+    match kind {
+        ErrorKind::Timeout => ErrorKind::TcpTimeout.as_str(),
+        ErrorKind::Closed => ErrorKind::TcpRefused.as_str(),
+        ErrorKind::UrlInvalid => ErrorKind::DnsFailed.as_str(),
+        ErrorKind::BodyTooLarge | ErrorKind::BodyMalformed => ErrorKind::NotGpuaas.as_str(),
+        ErrorKind::DnsFailed
+        | ErrorKind::TcpTimeout
+        | ErrorKind::TcpRefused
+        | ErrorKind::ServerCertUntrusted
+        | ErrorKind::ServerCertExpired
+        | ErrorKind::ServerNameMismatch
+        | ErrorKind::CertExpired
+        | ErrorKind::CertRevoked
+        | ErrorKind::CertUntrusted
+        | ErrorKind::NotGpuaas
+        | ErrorKind::EdgeRateLimited => kind.as_str(),
     }
 }
 
@@ -142,4 +146,31 @@ fn listening(socket: &Path) -> bool {
         let mut fields = line.split_whitespace();
         fields.nth(3) == Some(ACCEPTS) && fields.next_back().is_some_and(|path| Path::new(path) == socket)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::preflight::Reason;
+
+    #[test]
+    fn every_failure_has_a_word_that_preflight_knows() {
+        for kind in ErrorKind::ALL {
+            let known = Reason::ALL.iter().any(|reason| reason.as_str() == word(*kind));
+            assert!(known, "{kind} is told as {:?}", word(*kind));
+        }
+    }
+
+    #[test]
+    fn a_listening_socket_is_seen_without_touching_it() {
+        let path = std::env::temp_dir().join(format!("gpuaas-agent-listening-{}", std::process::id()));
+        assert!(!listening(&path));
+        let listener = std::os::unix::net::UnixListener::bind(&path).expect("bound");
+        assert!(listening(&path));
+        listener.set_nonblocking(true).expect("set");
+        assert!(listener.accept().is_err(), "nobody connected");
+        drop(listener);
+        assert!(!listening(&path), "the file alone is no listener");
+        std::fs::remove_file(&path).expect("removed");
+    }
 }

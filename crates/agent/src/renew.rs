@@ -10,6 +10,7 @@ use model::node_api::{CertificateAnswer, CertificateKind, CertificateRequest};
 use model::signal::Code;
 use model::time::Timestamp;
 use rcgen::{CertificateParams, DistinguishedName, KeyPair, SanType};
+use tokio::time::Instant;
 use wire::spiffe::Spiffe;
 use wire::stop::Stop;
 
@@ -36,32 +37,45 @@ enum RenewError {
 
 pub(crate) async fn run(node: &Node, stop: &Stop) {
     let mut backoff = node.pace.backoff();
+    let mut forced = None;
+    let mut refused = false;
     loop {
         let identity = node.api.identity();
-        let now = node.clock.now();
-        let working_due = due(&identity.working);
-        let device_due = due(&identity.device);
+        // Whichever clock is ahead: ours may be behind by a certificate's whole life.
+        let now = node.clock.now().max(node.api.server_time());
+        let (working_due, device_due) = (due(&identity.working), due(&identity.device));
         // The working certificate first: it is what the next poll needs.
-        let kind = if now >= working_due {
+        let kind = if refused || now >= working_due {
             CertificateKind::Working
         } else if now >= device_due {
             CertificateKind::Device
         } else {
             let left = working_due.min(device_due).since_ms(now);
-            let left = Duration::from_millis(u64::try_from(left).unwrap_or(0)).min(node.pace.recheck);
-            if !sleep_or_wanted(node, left, stop).await {
-                return;
+            let left = Duration::from_millis(u64::try_from(left).unwrap_or(0));
+            tokio::select! {
+                () = stop.stopped() => return,
+                () = tokio::time::sleep(left.min(node.pace.recheck)) => {}
+                // Not due, and still no server wants it: a new one may help, but a refusal comes with every poll.
+                () = node.renewal_wanted.notified() => {
+                    refused = forced.is_none_or(|at: Instant| at.elapsed() >= node.pace.slow);
+                }
             }
             continue;
         };
-        let renewed = tokio::select! {
-            () = stop.stopped() => return,
-            renewed = renew(node, &identity, kind) => renewed,
+        if std::mem::take(&mut refused) {
+            forced = Some(Instant::now());
+        }
+        let Some(renewed) = stop.or(renew(node, &identity, kind)).await else {
+            return;
         };
         match renewed {
             Ok(generation) => {
                 tracing::info!(?kind, generation, "certificate renewed");
                 backoff.reset();
+                // By a clock that is days ahead the new one is due as well; it is not asked for in a busy loop.
+                if stop.or(tokio::time::sleep(node.pace.renewal_spacing)).await.is_none() {
+                    return;
+                }
             }
             Err(error) => {
                 tracing::warn!(?kind, %error, reason = why(&error), "certificate not renewed");
@@ -69,19 +83,6 @@ pub(crate) async fn run(node: &Node, stop: &Stop) {
                     return;
                 }
             }
-        }
-    }
-}
-
-/// Sleeps, or less if a server refused our certificate. False: stopped.
-async fn sleep_or_wanted(node: &Node, left: Duration, stop: &Stop) -> bool {
-    tokio::select! {
-        () = stop.stopped() => false,
-        () = tokio::time::sleep(left) => true,
-        () = node.renewal_wanted.notified() => {
-            // Refused though not due: the clock may have jumped. Looking again is all that follows from it, and a
-            // refusal comes with every poll, so not at once.
-            stop.or(tokio::time::sleep(node.pace.retry.0)).await.is_some()
         }
     }
 }

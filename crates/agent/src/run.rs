@@ -9,6 +9,7 @@ use model::id::SessionId;
 use model::signal::Code;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
+use tracing::Instrument as _;
 use wire::retry::jittered;
 use wire::stop::Stop;
 
@@ -116,11 +117,12 @@ async fn serve(
     stop: &Stop,
 ) -> anyhow::Result<Ended> {
     tracing::info!(node_id = %identity.node_id, epoch = identity.epoch, url = node.api.url(), "node");
+    let span = tracing::info_span!("node", node_id = %identity.node_id);
     let mut loops = JoinSet::new();
     macro_rules! spawn {
         (|$node:ident, $stop:ident| $body:expr) => {{
             let ($node, $stop) = (node.clone(), stop.clone());
-            loops.spawn(async move { $body });
+            loops.spawn(async move { $body }.instrument(span.clone()));
         }};
     }
     spawn!(|node, stop| {

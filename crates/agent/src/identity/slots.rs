@@ -3,7 +3,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -49,7 +49,11 @@ impl Slots {
             let path = path.to_owned();
             move |source| SlotError::Io { path, source }
         };
-        fs::create_dir_all(dir).map_err(at(dir))?;
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(dir)
+            .map_err(at(dir))?;
         let [a, b] = NAMES.map(|name| {
             let path = dir.join(name);
             ensure(&path).map_err(at(&path))

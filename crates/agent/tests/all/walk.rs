@@ -21,6 +21,7 @@ fn brisk() -> Pace {
         slow: ms(50),
         superseded: ms(10),
         recheck: ms(50),
+        renewal_spacing: ms(50),
         probe_spacing: ms(10),
         ..Pace::default()
     }

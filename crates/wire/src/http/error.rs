@@ -34,6 +34,25 @@ pub enum ErrorKind {
 }
 
 impl ErrorKind {
+    pub const ALL: &'static [ErrorKind] = &[
+        Self::UrlInvalid,
+        Self::DnsFailed,
+        Self::TcpTimeout,
+        Self::TcpRefused,
+        Self::ServerCertUntrusted,
+        Self::ServerCertExpired,
+        Self::ServerNameMismatch,
+        Self::CertExpired,
+        Self::CertRevoked,
+        Self::CertUntrusted,
+        Self::Timeout,
+        Self::Closed,
+        Self::NotGpuaas,
+        Self::EdgeRateLimited,
+        Self::BodyTooLarge,
+        Self::BodyMalformed,
+    ];
+
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::UrlInvalid => "url_invalid",
