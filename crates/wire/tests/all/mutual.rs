@@ -1,10 +1,13 @@
 //! Client certificates: seen by the handler, refused once expired, and looked at again on every connection.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use model::id::{InstallationId, NodeId};
+use model::time::Timestamp;
 use rustls::HandshakeKind;
 use rustls::pki_types::ServerName;
+use rustls::time_provider::{DefaultTimeProvider, TimeProvider};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -131,4 +134,25 @@ async fn presented(site: &Site, ca: &Ca) -> String {
     let stream = TlsConnector::from(tls).connect(name, tcp).await.expect("tls");
     let chain = stream.get_ref().1.peer_certificates().expect("chain");
     PeerCertificate::parse(&chain[0]).expect("certificate").serial
+}
+
+#[tokio::test]
+async fn a_connection_ends_with_its_certificate() {
+    let ca = Ca::new("ca");
+    let site = mutual_site(&ca).await;
+    let now = DefaultTimeProvider.current_time().expect("time").as_secs();
+    let not_after = Timestamp::from_millis(now as i64 * 1000).plus_s(2);
+    let tls = client_config(Some(ca.until(not_after)), std::slice::from_ref(&ca.der)).expect("client");
+    let tcp = TcpStream::connect(site.addr).await.expect("tcp");
+    let name = ServerName::try_from("localhost").expect("name");
+    let mut stream = TlsConnector::from(tls).connect(name, tcp).await.expect("tls");
+    stream
+        .write_all(b"GET /hello HTTP/1.1\r\nhost: x\r\n\r\n")
+        .await
+        .expect("write");
+    // Kept alive and far from any other limit: only the certificate can end it.
+    let mut answer = Vec::new();
+    let closed = tokio::time::timeout(Duration::from_secs(8), stream.read_to_end(&mut answer)).await;
+    closed.expect("closed in time").expect("closed in order");
+    assert!(answer.starts_with(b"HTTP/1.1 200"));
 }

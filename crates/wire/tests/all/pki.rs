@@ -1,5 +1,6 @@
 //! A CA and the certificates of one test.
 
+use model::time::Timestamp;
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose, SanType, date_time_ymd,
@@ -36,6 +37,13 @@ impl Ca {
         let mut params = leaf_params(uri);
         params.not_before = date_time_ymd(2020, 1, 1);
         params.not_after = date_time_ymd(2021, 1, 1);
+        self.sign(params)
+    }
+
+    /// The same, valid until then.
+    pub(crate) fn until(&self, not_after: Timestamp) -> Identity {
+        let mut params = leaf_params(None);
+        params.not_after = not_after.datetime();
         self.sign(params)
     }
 
