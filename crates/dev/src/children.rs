@@ -35,6 +35,8 @@ struct State {
     starts: u32,
     /// Not started again until this is cleared.
     held: bool,
+    /// Its death was asked for, so it comes back at once.
+    killed: bool,
     stopping: bool,
 }
 
@@ -63,7 +65,8 @@ impl Kept {
 
     /// Kills it on the spot. It is started again, unless it is held.
     pub fn kill(&self) {
-        let state = self.lock();
+        let mut state = self.lock();
+        state.killed = state.pid.is_some();
         signal(state.pid, Signal::KILL);
     }
 
@@ -154,7 +157,8 @@ fn keep(program: &Program, shared: &Shared) {
             Err(error) => tracing::error!(%error, exe = %program.exe.display(), "a child process did not start"),
         }
         // One that dies at once is not hammered; one that ran for a while comes back at once.
-        pause = if began.elapsed() > Duration::from_secs(5) {
+        let killed = std::mem::take(&mut state.killed);
+        pause = if killed || began.elapsed() > Duration::from_secs(5) {
             Duration::from_millis(50)
         } else {
             (pause * 2).min(Duration::from_secs(5))

@@ -1,5 +1,5 @@
-//! A front before several replicas: every new connection goes to the next one. It neither ends TLS nor looks inside,
-//! so node certificates pass through it unchanged.
+//! A front before several replicas: every new connection goes to the next one that takes it. It neither ends TLS nor
+//! looks inside, so node certificates pass through it unchanged.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -35,20 +35,31 @@ impl Front {
 }
 
 async fn accept(listener: TcpListener, backends: Vec<SocketAddr>, served: Arc<Vec<AtomicUsize>>, stop: Stop) {
+    let backends = Arc::new(backends);
     let mut next = 0;
     while let Some(accepted) = stop.or(listener.accept()).await {
         let Ok((client, _)) = accepted else { continue };
-        let turn = next % backends.len();
+        tokio::spawn(carry(client, backends.clone(), next, served.clone(), stop.clone()));
         next += 1;
-        served[turn].fetch_add(1, Ordering::SeqCst);
-        tokio::spawn(carry(client, backends[turn], stop.clone()));
     }
 }
 
-async fn carry(mut client: TcpStream, backend: SocketAddr, stop: Stop) {
-    let Ok(mut server) = TcpStream::connect(backend).await else {
-        return;
-    };
+async fn carry(
+    mut client: TcpStream,
+    backends: Arc<Vec<SocketAddr>>,
+    first: usize,
+    served: Arc<Vec<AtomicUsize>>,
+    stop: Stop,
+) {
+    let mut taken = None;
+    for turn in (0..backends.len()).map(|n| (first + n) % backends.len()) {
+        if let Ok(server) = TcpStream::connect(backends[turn]).await {
+            taken = Some((turn, server));
+            break;
+        }
+    }
+    let Some((turn, mut server)) = taken else { return };
+    served[turn].fetch_add(1, Ordering::SeqCst);
     // How a connection ends is its two ends' business.
     stop.or(copy_bidirectional(&mut client, &mut server)).await;
 }

@@ -39,6 +39,9 @@ enum Command {
         /// And of the role gpuaas_owner, which migrates
         #[arg(long, requires = "database_url")]
         database_owner_url: Option<String>,
+        /// Where initdb and postgres are, if the system's are not to be used
+        #[arg(long, value_name = "PATH", conflicts_with = "database_url")]
+        postgres_bin_dir: Option<PathBuf>,
     },
     /// Forget everything: nodes, database, keys
     Reset,
@@ -70,13 +73,23 @@ fn main() -> ExitCode {
         nodes: vec![Profile::H100x8],
         database_url: None,
         database_owner_url: None,
+        postgres_bin_dir: None,
     });
     let outcome = match command {
         Command::Run {
             nodes,
             database_url,
             database_owner_url,
-        } => platform(cli.state, nodes, database_owner_url.zip(database_url)),
+            postgres_bin_dir,
+        } => std::env::current_exe().map_err(Into::into).and_then(|exe| {
+            platform(Wish {
+                state_dir: cli.state,
+                database_url: database_owner_url.zip(database_url),
+                postgres_bin_dir,
+                nodes,
+                exe,
+            })
+        }),
         Command::Reset => verbs::reset(&cli.state),
         Command::Status => verbs::status(&cli.state),
         Command::TestPostgres { dir } => verbs::test_postgres(&dir),
@@ -89,11 +102,8 @@ fn main() -> ExitCode {
     })
 }
 
-fn platform(
-    state_dir: PathBuf,
-    nodes: Vec<Profile>,
-    database_url: Option<(String, String)>,
-) -> anyhow::Result<ExitCode> {
+fn platform(wish: Wish) -> anyhow::Result<ExitCode> {
+    let state_dir = wish.state_dir.clone();
     let log_dir = state_dir.join("log");
     std::fs::create_dir_all(&log_dir)?;
     let log = std::fs::File::options()
@@ -102,12 +112,6 @@ fn platform(
         .open(log_dir.join("gpuaas-dev.log"))?;
     base::logs::init_to("info", true, std::sync::Mutex::new(log))?;
     base::metrics::install(&[fleet::metrics::METRICS]);
-    let wish = Wish {
-        state_dir: state_dir.clone(),
-        database_url,
-        nodes,
-        exe: std::env::current_exe()?,
-    };
     let ended = dev::runtime()?.block_on(async { run(wish, Stop::on_signals()?).await })?;
     Ok(match ended {
         Ended::Stopped => ExitCode::SUCCESS,

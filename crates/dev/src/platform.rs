@@ -37,8 +37,18 @@ pub struct Platform {
     /// The replicas' insides, for tests that sign as the API itself would.
     pub apps: Vec<App>,
     pub node_front: Option<Front>,
+    ground: Ground,
+    replicas: Vec<Replica>,
     stop: Stop,
     roles: JoinSet<anyhow::Result<()>>,
+    tracker: TaskTracker,
+}
+
+/// What is known of a replica besides its insides.
+struct Replica {
+    /// Public, node and enrolment; kept when it is started anew.
+    ports: [u16; 3],
+    stop: Stop,
     tracker: TaskTracker,
 }
 
@@ -58,29 +68,64 @@ impl Platform {
         let (node, node_front) = entrance(&ports, |p| &p.node, &tracker, &stop).await?;
         let (enrol, _) = entrance(&ports, |p| &p.enrol, &tracker, &stop).await?;
         let (node_url, enrol_url) = (format!("https://{node}"), format!("https://{enrol}"));
-        let mut roles = JoinSet::new();
-        let mut apps = Vec::new();
-        for (replica, ports) in ports.into_iter().enumerate() {
-            let config = config(ground, &node_url, &enrol_url);
-            let app = App::open(config, ground.clock.clone()).await?;
-            app.spawn_loops(&tracker, &stop.token());
-            if replica == 0 {
-                fleet::trust::init(&app, &ground.keys_dir, true).await?;
-                roles.spawn(Role::OutboxRelay.run(app.clone(), stop.clone()));
-            }
-            roles.spawn(api::serve_on(app.clone(), ports, stop.clone()));
-            apps.push(app);
-        }
-        Ok(Self {
+        let mut this = Self {
             public_urls,
             node_url,
             enrol_url,
-            apps,
+            apps: Vec::new(),
             node_front,
+            ground: ground.clone(),
+            replicas: Vec::new(),
             stop,
-            roles,
+            roles: JoinSet::new(),
             tracker,
-        })
+        };
+        for (n, ports) in ports.into_iter().enumerate() {
+            let (app, replica) = this.replica(ports, n == 0).await?;
+            this.apps.push(app);
+            this.replicas.push(replica);
+        }
+        let relay = Role::OutboxRelay.run(this.apps[0].clone(), this.stop.clone());
+        this.roles.spawn(relay);
+        Ok(this)
+    }
+
+    async fn replica(&mut self, ports: Ports, first: bool) -> anyhow::Result<(App, Replica)> {
+        let replica = Replica {
+            ports: [&ports.public, &ports.node, &ports.enrol].map(|l| l.local_addr().map_or(0, |a| a.port())),
+            stop: self.stop.child(),
+            tracker: TaskTracker::new(),
+        };
+        let app = App::open(
+            config(&self.ground, &self.node_url, &self.enrol_url),
+            self.ground.clock.clone(),
+        )
+        .await?;
+        app.spawn_loops(&replica.tracker, &replica.stop.token());
+        if first {
+            fleet::trust::init(&app, &self.ground.keys_dir, true).await?;
+        }
+        let served = api::serve_on(app.clone(), ports, replica.stop.clone());
+        self.roles.spawn(replica.tracker.track_future(served));
+        replica.tracker.close();
+        Ok((app, replica))
+    }
+
+    /// Stops one replica as a deployment would: what is under way is answered, then it is gone.
+    pub async fn stop_replica(&mut self, n: usize) {
+        self.replicas[n].stop.trigger();
+        self.replicas[n].tracker.wait().await;
+        self.apps[n].db.close().await;
+    }
+
+    /// Starts it anew where it was, with nothing in its memory.
+    pub async fn start_replica(&mut self, n: usize) -> anyhow::Result<()> {
+        let ports = bind_all(self.replicas[n].ports).await?;
+        let (app, replica) = self.replica(ports, false).await?;
+        anyhow::ensure!(replica.ports == self.replicas[n].ports, "somebody took its ports");
+        self.apps[n] = app;
+        self.replicas[n] = replica;
+        Ok(())
     }
 
     /// A role that ended by itself, and why; never returns while all is well.
@@ -92,6 +137,9 @@ impl Platform {
         self.stop.trigger();
         while let Some(ended) = self.roles.join_next().await {
             ended??;
+        }
+        for replica in &self.replicas {
+            replica.tracker.wait().await;
         }
         self.tracker.close();
         self.tracker.wait().await;

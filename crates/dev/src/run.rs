@@ -30,6 +30,7 @@ const DEV_USER: &str = "operator@demo.invalid";
 pub struct Wish {
     pub state_dir: PathBuf,
     pub database_url: Option<(String, String)>,
+    pub postgres_bin_dir: Option<PathBuf>,
     pub nodes: Vec<Profile>,
     /// The binary that plays agent and executor.
     pub exe: PathBuf,
@@ -56,7 +57,7 @@ pub async fn run(wish: Wish, stop: Stop) -> anyhow::Result<Ended> {
     let api = Api::new(&platform.public_urls[0], &token(&platform.apps[0]).await?)?;
     let mut nodes = Vec::new();
     for (index, profile) in wish.nodes.iter().enumerate() {
-        nodes.push(node(&wish, &state, &api, index, *profile).await?);
+        nodes.push(node(&wish, &state, &api, index, *profile, &stop).await?);
     }
     state.announce(&Running {
         url: platform.public_urls[0].clone(),
@@ -106,7 +107,7 @@ async fn database(wish: &Wish, state: &StateDir) -> anyhow::Result<(Option<Manag
         return Ok((None, ground(owner.clone(), app.clone())));
     }
     let dir = state.path().join("pg");
-    let managed = Managed::start(Options::new(&dir, None)).await?;
+    let managed = Managed::start(Options::new(&dir, wish.postgres_bin_dir.clone())).await?;
     done(
         "database",
         &format!("private PostgreSQL {}, {}", managed.major(), dir.display()),
@@ -154,7 +155,14 @@ async fn token(app: &App) -> anyhow::Result<String> {
 }
 
 /// The n-th simulated node: enrolled if it is new, found again if it is not, and waited for.
-async fn node(wish: &Wish, state: &StateDir, api: &Api, index: usize, profile: Profile) -> anyhow::Result<SimNode> {
+async fn node(
+    wish: &Wish,
+    state: &StateDir,
+    api: &Api,
+    index: usize,
+    profile: Profile,
+    stop: &Stop,
+) -> anyhow::Result<SimNode> {
     let since = Instant::now();
     let name = match index {
         0 => FIRST.to_owned(),
@@ -181,7 +189,7 @@ async fn node(wish: &Wish, state: &StateDir, api: &Api, index: usize, profile: P
         SimNode::enrol(&dir, profile, &enrolment.token)?;
     }
     let running = SimNode::start(&wish.exe, &name, dir, profile);
-    let node = settled(api, &name, since).await?;
+    let node = settled(api, &name, since, stop).await?;
     let life = node.certificate.as_ref().map_or_else(String::new, |c| {
         format!(
             ", certificate {}h",
@@ -198,8 +206,8 @@ async fn node(wish: &Wish, state: &StateDir, api: &Api, index: usize, profile: P
     Ok(running)
 }
 
-/// Waits until the node is ready, or in a state that only a person ends.
-async fn settled(api: &Api, name: &str, since: Instant) -> anyhow::Result<NodeView> {
+/// Waits until the node is ready, in a state that only a person ends, or until the person has had enough.
+async fn settled(api: &Api, name: &str, since: Instant, stop: &Stop) -> anyhow::Result<NodeView> {
     loop {
         let list: Page<NodeView> = api.get("/v1/nodes?limit=200").await?;
         let node = list
@@ -213,6 +221,7 @@ async fn settled(api: &Api, name: &str, since: Instant) -> anyhow::Result<NodeVi
         match node.state {
             NodeState::Ready if fresh => return api.get(&format!("/v1/nodes/{}", node.id)).await,
             NodeState::Quarantined | NodeState::Draining | NodeState::Drained => return Ok(node),
+            _ if stop.is_stopped() => return Ok(node),
             _ if since.elapsed() > READY_WITHIN => {
                 say(&format!(
                     "  ! node      {name} is {} after {}s; see its log",

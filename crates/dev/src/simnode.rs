@@ -2,6 +2,7 @@
 //! says that it is simulated from its first word, and everything that shows it says so too.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use agent::Options as AgentOptions;
 use executor::Options as ExecutorOptions;
@@ -57,8 +58,15 @@ impl NodeDir {
         ))
     }
 
+    /// Its waits are short: the control plane is on this machine and is not hurt by being asked often.
     pub fn agent_options(&self) -> AgentOptions {
-        AgentOptions::new(self.agent(), self.socket())
+        let mut options = AgentOptions::new(self.agent(), self.socket());
+        options.pace.retry = (Duration::from_millis(100), Duration::from_secs(2));
+        options.pace.handoff = Duration::from_millis(200);
+        options.pace.slow = Duration::from_secs(2);
+        options.pace.superseded = Duration::from_secs(2);
+        options.pace.recheck = Duration::from_secs(1);
+        options
     }
 }
 

@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use base::Clock;
 use base::auth::bootstrap_admin;
 use base::config::Config;
 use base::testing::{TestDb, eventually};
@@ -41,7 +42,12 @@ impl Town {
     }
 
     pub async fn tuned(exe: &str, tune: fn(&mut Config)) -> Self {
-        let db = TestDb::new().await;
+        Self::at(exe, Clock::real(), tune).await
+    }
+
+    /// With a clock of the test's own. Hosts keep the machine's time, so only played ones live in such a town.
+    pub async fn at(exe: &str, clock: Clock, tune: fn(&mut Config)) -> Self {
+        let db = TestDb::with_clock(clock).await;
         let dir = std::env::temp_dir().join(format!("town-{}", db.name()));
         std::fs::create_dir_all(&dir).expect("a temporary directory");
         let ground = Ground {

@@ -72,7 +72,7 @@ impl Limits {
             self_probe_s: config.self_probe_every_s as u32,
             heartbeat_s: 10.min((config.heartbeat_stale_s / 4).max(1)) as u32,
             working_life_s: config.working_cert_life_s as i64,
-            device_life_s: config.device_cert_days as i64 * 86_400,
+            device_life_s: config.device_cert_life_s as i64,
             sweep_ms: config.identity_sweep_ms,
             identity_max_age_ms: config.identity_max_age_ms,
             redeliver_ms: 2000,

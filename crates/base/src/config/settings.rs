@@ -52,6 +52,9 @@ settings! {
     state_dir            Kind::Path,    "/var/lib/gpuaas", "Where this process keeps what must survive a restart";
     keys_dir             Kind::Path,    "", "Where private keys lie [default: <state_dir>/keys]";
     listen_public        Kind::Address, "127.0.0.1:8080", "Public API and console";
+    public_cert_file     Kind::Path,    "", "Certificate chain (PEM) of the public listener; without one it speaks plain HTTP, on loopback only";
+    public_key_file      Kind::Path,    "", "Its private key (PEM, PKCS#8)";
+    behind_edge          Kind::Switch,  "false", "An edge before the public listener ends TLS: plain HTTP beyond loopback is then allowed";
     listen_node          Kind::Address, "0.0.0.0:9443", "Nodes and workers, mutual TLS";
     listen_enrol         Kind::Address, "0.0.0.0:9444", "Enrolment and renewal, server TLS only";
     listen_metrics       Kind::Address, "127.0.0.1:9090", "/metrics, /healthz and /readyz";
@@ -68,5 +71,5 @@ settings! {
     identity_sweep_ms    Kind::Count,   "2000", "How often the identity table is read anew";
     identity_max_age_ms  Kind::Count,   "10000", "A table older than this lets nobody in";
     log_format           Kind::Choice(&["auto", "json", "text"]), "auto", "Log lines: text on a terminal, JSON elsewhere";
-    log_filter           Kind::Text,    "info", "What to log, as in `info,fleet=debug`";
+    log_filter           Kind::Text,    "info,sqlx=warn", "What to log, as in `info,fleet=debug`";
 }

@@ -3,91 +3,13 @@
 
 use base::testing::eventually;
 use dev::town::Town;
-use fleet::intent::{Authorised, sign};
-use fleet::task::{Ask, Cover, enqueue};
 use host::pretend::Profile;
 use model::api::{AuditRow, AuditVerdict, Page, TaskView};
-use model::id::{AllocationId, NodeId, ProjectId, TaskId, derive_op};
-use model::intent::Wish;
+use model::id::TaskId;
 use model::state::{NodeState, TaskState};
-use model::task::{Task, deprovision_user, provision_user};
-use model::value::{Name, SshKey, Uid};
 
 use crate::EXE;
-
-/// A tenant's account on a machine, as the API would authorise it.
-struct Tenant {
-    allocation: AllocationId,
-    project: ProjectId,
-    username: Name,
-    uid: Uid,
-    key: SshKey,
-}
-
-impl Tenant {
-    fn new(name: &str, uid: u32) -> Self {
-        let blob = [&11u32.to_be_bytes()[..], b"ssh-ed25519", &32u32.to_be_bytes(), &[7; 32]].concat();
-        let key = format!("ssh-ed25519 {}", data_encoding::BASE64.encode(&blob));
-        Self {
-            allocation: AllocationId::new(),
-            project: ProjectId::new(),
-            username: name.parse().expect("a plain name"),
-            uid: uid.try_into().expect("a tenant's uid"),
-            key: key.parse().expect("a well-formed key"),
-        }
-    }
-
-    fn provision(&self) -> Task {
-        Task::ProvisionUser(provision_user::Params {
-            allocation_id: self.allocation,
-            username: self.username.clone(),
-            uid: self.uid,
-            ssh_public_keys: vec![self.key.clone()],
-            gpu_access: false,
-        })
-    }
-
-    fn deprovision(&self) -> Task {
-        Task::DeprovisionUser(deprovision_user::Params {
-            allocation_id: self.allocation,
-            username: self.username.clone(),
-            uid: self.uid,
-            remove_home: true,
-        })
-    }
-
-    fn authorised(&self, node_id: NodeId) -> Authorised {
-        Authorised {
-            allocation: self.allocation,
-            project: self.project,
-            generation: 1,
-            wish: Wish::Machine {
-                node_id,
-                username: self.username.clone(),
-                uid: self.uid,
-                ssh_public_keys: vec![self.key.clone()],
-                gpu_access: false,
-            },
-        }
-    }
-}
-
-async fn ask(town: &Town, tenant: &Tenant, node: NodeId, intent: model::digest::Sha256, task: Task) -> TaskId {
-    let fleet = town.fleet().await;
-    let op = derive_op(tenant.allocation, task.task_type().as_str(), 1);
-    let mut change = fleet
-        .app
-        .db
-        .change(&base::Actor::system("walk"), "allocation.step", tenant.allocation)
-        .await
-        .expect("a change");
-    let cover = Cover::Intent { sha256: intent, op };
-    let id = enqueue(&fleet, &mut change, &Ask { node, task, cover })
-        .await
-        .expect("the intent covers it");
-    change.commit().await.expect("commits");
-    id
-}
+use crate::tenant::Tenant;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_signed_task_reaches_the_host_and_its_result_comes_back() {
@@ -98,19 +20,9 @@ async fn a_signed_task_reaches_the_host_and_its_result_comes_back() {
     assert!(shown.last_probe.is_some(), "ready is earned by a probe");
 
     let tenant = Tenant::new("ada", 20_001);
-    let fleet = town.fleet().await;
-    let mut change = fleet
-        .app
-        .db
-        .change(&base::Actor::system("walk"), "allocation.create", tenant.allocation)
-        .await
-        .expect("a change");
-    let (_, intent) = sign(&fleet, &mut change, &tenant.authorised(node))
-        .await
-        .expect("the API signs");
-    change.commit().await.expect("commits");
+    let intent = tenant.intent(&town, node).await;
 
-    let made = ask(&town, &tenant, node, intent, tenant.provision()).await;
+    let made = tenant.ask(&town, node, intent, tenant.provision()).await;
     let task = town.until_task(made, TaskState::is_end).await;
     assert_eq!(task.state, TaskState::Succeeded, "{task:?}");
     assert_eq!(task.output["verified"]["user"], true);
@@ -120,7 +32,7 @@ async fn a_signed_task_reaches_the_host_and_its_result_comes_back() {
         "the pretended host has the account"
     );
 
-    let gone = ask(&town, &tenant, node, intent, tenant.deprovision()).await;
+    let gone = tenant.ask(&town, node, intent, tenant.deprovision()).await;
     let task = town.until_task(gone, TaskState::is_end).await;
     assert_eq!(task.state, TaskState::Succeeded, "{task:?}");
     assert_eq!(task.output["absent"]["processes"], true);
