@@ -43,6 +43,8 @@ enum Command {
         #[command(flatten)]
         flags: Flags,
     },
+    /// Print the SQL that the superuser of your own PostgreSQL runs once, before the first start
+    DatabaseRoles,
     /// Print the OpenAPI document (public, or --node)
     Openapi {
         #[arg(long)]
@@ -101,6 +103,10 @@ async fn dispatch(command: Command) -> anyhow::Result<()> {
             for line in flags.resolve()?.explain() {
                 println!("{:24} {:32} {}", line.name, line.value, line.origin);
             }
+            Ok(())
+        }
+        Command::DatabaseRoles => {
+            print!("{}", base::db::roles::ROLES_SQL);
             Ok(())
         }
         Command::Openapi { node } => {

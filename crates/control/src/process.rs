@@ -1,7 +1,7 @@
 //! The life of one `gpuaasd` process: database, application, roles, drain.
 
-use base::config::{Config, DatabaseUrl, Flags};
-use base::db::managed::{Managed, Options};
+use base::config::{Config, Flags};
+use base::db::managed::Managed;
 use base::{App, Clock, logs, metrics};
 use tokio_util::task::TaskTracker;
 use wire::serve::{Limits, serve};
@@ -9,25 +9,10 @@ use wire::stop::Stop;
 
 use crate::Role;
 
-/// Starts the private database if the configuration asks for one, and points the configuration at it.
-async fn database(config: &mut Config) -> anyhow::Result<Option<Managed>> {
-    if !config.managed_postgres {
-        return Ok(None);
-    }
-    let managed = Managed::start(Options::new(
-        config.state_dir.join("pg"),
-        config.postgres_bin_dir.clone(),
-    ))
-    .await?;
-    config.database_owner_url = Some(DatabaseUrl::new(managed.owner_url()));
-    config.database_url = Some(DatabaseUrl::new(managed.app_url()));
-    Ok(Some(managed))
-}
-
 /// Opens the application for one piece of work and prints what it says.
 pub async fn one_shot(flags: Flags, work: impl AsyncFnOnce(&App) -> anyhow::Result<String>) -> anyhow::Result<()> {
     let mut config = flags.resolve()?;
-    let managed = database(&mut config).await?;
+    let managed = Managed::for_config(&mut config).await?;
     let app = App::open(config, Clock::real()).await?;
     let text = work(&app).await;
     app.db.close().await;
@@ -43,7 +28,7 @@ pub async fn run(roles: &[Role], mut config: Config) -> anyhow::Result<()> {
     logs::init(&config)?;
     metrics::install(&[fleet::metrics::METRICS]);
     let stop = Stop::on_signals()?;
-    let managed = database(&mut config).await?;
+    let managed = Managed::for_config(&mut config).await?;
     let app = App::open(config, Clock::real()).await?;
     let tracker = TaskTracker::new();
     app.spawn_loops(&tracker, &stop.token());

@@ -6,17 +6,20 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use axum::Router;
+use axum::extract::{ConnectInfo, Request};
+use axum::middleware::{Next, from_fn};
+use axum::response::Response;
 use base::http::{Shell, finish};
 use base::{App, audit};
 use fleet::{Fleet, work};
 use rustls::ServerConfig;
 use tokio::net::TcpListener;
 use tokio_util::task::TaskTracker;
-use wire::serve::{Limits, serve};
+use wire::serve::{Limits, Peer, serve};
 use wire::stop::Stop;
 use wire::tls::server_config_with;
 
-use super::certificate;
+use super::{certificate, public};
 use crate::routes;
 
 const SERVICE: &str = "api";
@@ -61,6 +64,7 @@ pub async fn serve_on(app: App, ports: Ports, stop: Stop) -> anyhow::Result<()> 
     let client_ca = [fleet.ca.tls_root().clone()];
     let node_tls = server_config_with(identity.clone(), Some(&client_ca))?;
     let enrol_tls = server_config_with(identity, None)?;
+    let public_tls = public::tls(&app.config)?;
     let mut public = Shell::new(SERVICE);
     if app.config.dev {
         public = public.loopback_only();
@@ -69,7 +73,7 @@ pub async fn serve_on(app: App, ports: Ports, stop: Stop) -> anyhow::Result<()> 
     let node = finish(fleet::routes::node_router(&fleet), Shell::new(SERVICE));
     let enrol = finish(fleet::routes::enrol_router(&fleet), Shell::new(SERVICE));
     tokio::join!(
-        listen(ports.public, None, public, &stop),
+        listen(ports.public, public_tls, public, &stop),
         listen(ports.node, Some(node_tls), node, &stop),
         listen(ports.enrol, Some(enrol_tls), enrol, &stop),
     );
@@ -79,5 +83,15 @@ pub async fn serve_on(app: App, ports: Ports, stop: Stop) -> anyhow::Result<()> 
 }
 
 async fn listen(listener: TcpListener, tls: Option<Arc<ServerConfig>>, router: Router, stop: &Stop) {
+    let router = router.layer(from_fn(told_address));
     serve(listener, tls, router, Limits::default(), stop.clone()).await;
+}
+
+/// Says where a request came from in the words that axum's extractors and the audit know.
+async fn told_address(mut request: Request, next: Next) -> Response {
+    if let Some(peer) = request.extensions().get::<Peer>() {
+        let address = ConnectInfo(peer.addr);
+        request.extensions_mut().insert(address);
+    }
+    next.run(request).await
 }

@@ -3,3 +3,4 @@
 pub mod api;
 mod certificate;
 pub mod outbox_relay;
+mod public;
