@@ -35,7 +35,6 @@ pub(crate) enum DeviceError {
 pub(crate) struct Device {
     /// DER, leaf first.
     chain: Vec<Vec<u8>>,
-    subject: String,
     uri: String,
 }
 
@@ -71,9 +70,7 @@ impl Device {
             [GeneralName::URI(found)] if *found == uri => {}
             others => return Err(DeviceError::OtherName(format!("{others:?}, not {uri}"))),
         }
-        let subject = leaf.subject().iter_common_name().next().and_then(|cn| cn.as_str().ok());
-        let subject = subject.unwrap_or(&uri).to_owned();
-        Ok(Self { chain, subject, uri })
+        Ok(Self { chain, uri })
     }
 
     pub(crate) fn uri(&self) -> &str {
@@ -93,13 +90,14 @@ impl Device {
         let header = Header {
             alg: "ES256",
             typ: "JWT",
+            kid: thumbprint(keys.device_public()),
             x5c,
         };
         let issuer = audiences.iter().find_map(|aud| aud.split_once("#x5c/"));
         let now_s = now.millis().div_euclid(1000);
         let claims = Claims {
             iss: issuer.map_or(ISSUER, |(_, provisioner)| provisioner),
-            sub: &self.subject,
+            sub: &self.uri,
             aud: audiences,
             iat: now_s,
             nbf: now_s,
@@ -121,6 +119,14 @@ impl Device {
     }
 }
 
+/// RFC 7638: the digest of the key's members in their one order.
+fn thumbprint(point: &[u8]) -> String {
+    let coordinate = |range| BASE64URL_NOPAD.encode(point.get::<std::ops::Range<usize>>(range).unwrap_or_default());
+    let (x, y) = (coordinate(1..33), coordinate(33..65));
+    let jwk = format!(r#"{{"crv":"P-256","kty":"EC","x":"{x}","y":"{y}"}}"#);
+    BASE64URL_NOPAD.encode(Sha256::of(jwk.as_bytes()).as_bytes())
+}
+
 fn csr_der(pem: &str) -> Result<Vec<u8>, DeviceError> {
     let (rest, pem) = x509_parser::pem::parse_x509_pem(pem.as_bytes()).map_err(|_| DeviceError::CsrMalformed)?;
     let blank = rest.iter().all(u8::is_ascii_whitespace);
@@ -136,6 +142,7 @@ fn csr_der(pem: &str) -> Result<Vec<u8>, DeviceError> {
 struct Header {
     alg: &'static str,
     typ: &'static str,
+    kid: String,
     x5c: Vec<String>,
 }
 

@@ -63,6 +63,11 @@ pub(crate) fn disk(state_dir: &Path) -> Option<Disk> {
     })
 }
 
+/// Asked with every offer, hence without trying to write.
+pub(crate) fn free_bytes(state_dir: &Path) -> u64 {
+    rustix::fs::statvfs(state_dir).map_or(0, |stat| stat.f_bavail.saturating_mul(stat.f_frsize))
+}
+
 /// Tried, not deduced.
 pub(crate) fn writable(state_dir: &Path) -> bool {
     let probe = state_dir.join("writable");

@@ -16,7 +16,7 @@ use model::socket::FromExecutor;
 use model::time::Timestamp;
 use rustix::fs::{FlockOperation, flock};
 
-use crate::journal::{Entry, Journal, JournalError};
+use crate::journal::{Entry, Floor, Journal, JournalError};
 use crate::keys::Keys;
 use crate::machine::Machine;
 use crate::outlet::Outlet;
@@ -76,7 +76,7 @@ impl Node {
                 Err(damaged)
             }
         };
-        Ok(Arc::new(Self {
+        let node = Self {
             stop,
             keys,
             machine,
@@ -89,7 +89,27 @@ impl Node {
             fatal: Mutex::default(),
             _lock: lock,
             options,
-        }))
+        };
+        node.count_in_epoch();
+        Ok(Arc::new(node))
+    }
+
+    /// Numbers count per epoch: those of an older one say nothing about the tasks of this one. Done at every start too,
+    /// for the process may have died between taking an identity and writing this down.
+    pub(crate) fn count_in_epoch(&self) {
+        let Some(epoch) = self.trust().identity().map(|identity| identity.epoch) else {
+            return;
+        };
+        let Ok(mut journal) = self.journal() else { return };
+        let Floor {
+            time, epoch: counted, ..
+        } = *journal.book().floor();
+        if counted != epoch {
+            let seqs = BTreeMap::new();
+            // A failure ends the executor, which then says why.
+            self.record(&mut journal, Entry::Floor(Floor { time, epoch, seqs }))
+                .ok();
+        }
     }
 
     pub(crate) fn trust(&self) -> MutexGuard<'_, TrustStore> {
@@ -113,11 +133,19 @@ impl Node {
         if self.stop.asked() {
             return Err(Code::Interrupted);
         }
-        journal.append(entry, self.options.clock.now()).map_err(|error| {
-            let code = error.code();
-            self.give_up(anyhow::Error::new(error).context("write the journal"));
-            code
-        })
+        let appended = journal.append(entry, self.options.clock.now());
+        appended.map_err(|error| self.journal_failed(error))
+    }
+
+    pub(crate) fn make_room(&self, journal: &mut Journal) -> Result<(), Code> {
+        let made = journal.make_room(self.options.clock.now());
+        made.map_err(|error| self.journal_failed(error))
+    }
+
+    fn journal_failed(&self, error: JournalError) -> Code {
+        let code = error.code();
+        self.give_up(anyhow::Error::new(error).context("write the journal"));
+        code
     }
 
     /// Ends the whole executor; the next start goes on from the journal.

@@ -61,14 +61,12 @@ impl Outlet {
         let mut inner = self.inner();
         let Some(current) = &inner.current else { return };
         match current.messages.try_send(message) {
-            Ok(()) => {}
-            Err(TrySendError::Full(_)) => {
-                tracing::warn!("the agent does not read; hanging up");
-                if let Some(stuck) = inner.current.take() {
-                    stuck.hang_up();
-                }
-            }
-            Err(TrySendError::Disconnected(_)) => inner.current = None,
+            Ok(()) => return,
+            Err(TrySendError::Full(_)) => tracing::warn!("the agent does not read; hanging up"),
+            Err(TrySendError::Disconnected(_)) => {}
+        }
+        if let Some(lost) = inner.current.take() {
+            lost.hang_up();
         }
     }
 

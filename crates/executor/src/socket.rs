@@ -62,8 +62,7 @@ pub(crate) fn accept(node: &Arc<Node>, listener: &UnixListener) -> io::Result<()
 fn admit(node: &Arc<Node>, stream: UnixStream) -> io::Result<()> {
     let peer = rustix::net::sockopt::socket_peercred(&stream)?;
     let (uid, gid) = (peer.uid.as_raw(), peer.gid.as_raw());
-    let ours = uid == 0 || uid == rustix::process::geteuid().as_raw();
-    if !ours && node.options.agent_group != Some(gid) {
+    if !may_connect(uid, gid, rustix::process::geteuid().as_raw(), node.options.agent_group) {
         let why = format!(
             "{}: uid {uid} gid {gid} is not the agent",
             model::signal::Code::PeerRefused
@@ -89,6 +88,11 @@ fn admit(node: &Arc<Node>, stream: UnixStream) -> io::Result<()> {
     })
 }
 
+/// Root, ourselves, and the agent's group: the file's mode says the same, but modes can be changed by accident.
+fn may_connect(uid: u32, gid: u32, own_uid: u32, agent_group: Option<u32>) -> bool {
+    uid == 0 || uid == own_uid || agent_group == Some(gid)
+}
+
 fn write_all(mut stream: UnixStream, queue: &Receiver<FromExecutor>) -> io::Result<()> {
     // Ends when the outlet lets go of the sender.
     for message in queue {
@@ -99,7 +103,6 @@ fn write_all(mut stream: UnixStream, queue: &Receiver<FromExecutor>) -> io::Resu
 }
 
 fn read_all(node: &Arc<Node>, mut stream: UnixStream) -> io::Result<()> {
-    serve::greet(node);
     while let Some(message) = read_one(&mut stream)? {
         if node.stop.asked() {
             break;
@@ -122,4 +125,18 @@ fn read_one(stream: &mut UnixStream) -> io::Result<Option<FromAgent>> {
     let mut body = vec![0; length];
     stream.read_exact(&mut body)?;
     socket::decode(&body).map(Some).map_err(io::Error::other)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::may_connect;
+
+    #[test]
+    fn only_root_ourselves_and_the_agents_group_may_connect() {
+        assert!(may_connect(0, 0, 0, None));
+        assert!(may_connect(1000, 1000, 1000, None));
+        assert!(may_connect(991, 990, 0, Some(990)));
+        assert!(!may_connect(991, 990, 0, None));
+        assert!(!may_connect(20_001, 20_001, 0, Some(990)));
+    }
 }

@@ -207,7 +207,7 @@ impl Book {
             if let Task::Finished(finished) = task
                 && !finished.pending()
             {
-                finished.result = None;
+                (finished.fence, finished.started_at, finished.result) = (0, None, None);
             }
         }
     }

@@ -15,7 +15,7 @@ use std::path::Path;
 use model::signal::Code;
 use model::time::Timestamp;
 
-pub(crate) use book::{Book, Open, Task};
+pub(crate) use book::{Book, Finished, Open, Task};
 pub(crate) use entry::{Acked, Claimed, Done, Entry, Floor, Started, Step};
 use tape::{Tape, TapeError};
 
@@ -23,6 +23,7 @@ use tape::{Tape, TapeError};
 const CLAIM_LIMIT_PCT: u32 = 75;
 /// Above this, and twice as full as after the last time, it is compacted.
 const COMPACT_PCT: u32 = 50;
+const MAKE_ROOM_EVERY_MS: i64 = 10_000;
 
 #[derive(Debug)]
 pub(crate) struct Journal {
@@ -30,6 +31,7 @@ pub(crate) struct Journal {
     book: Book,
     /// How full the last compaction left it.
     compacted_to: u64,
+    made_room_at: Option<Timestamp>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -76,6 +78,7 @@ impl Journal {
             tape,
             book,
             compacted_to: 0,
+            made_room_at: None,
         })
     }
 
@@ -112,6 +115,17 @@ impl Journal {
 
     pub(crate) fn takes_claims(&self) -> bool {
         self.used_pct() < CLAIM_LIMIT_PCT
+    }
+
+    /// Before a claim is turned away: time alone may have made most of it needless. Not more often than now and then,
+    /// because it writes the whole file.
+    pub(crate) fn make_room(&mut self, clock: Timestamp) -> Result<(), JournalError> {
+        let lately = |at: Timestamp| clock.since_ms(at).abs() < MAKE_ROOM_EVERY_MS;
+        if self.takes_claims() || self.made_room_at.is_some_and(lately) {
+            return Ok(());
+        }
+        self.made_room_at = Some(clock);
+        self.compact(clock)
     }
 
     /// Writes down again only what is still needed.

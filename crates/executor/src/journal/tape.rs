@@ -132,6 +132,12 @@ impl Tape {
         Ok(())
     }
 
+    /// Writing fails from here on, as on a disk that has died.
+    #[cfg(test)]
+    pub(super) fn make_unwritable(&mut self, path: &Path) {
+        self.file = File::open(path).expect("readable");
+    }
+
     pub(super) fn next_seq(&self) -> u64 {
         self.next_seq
     }

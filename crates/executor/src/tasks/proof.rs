@@ -47,7 +47,8 @@ impl<H: Handler> World for Machine<H> {
     fn context(&self) -> H::Context {
         let around = Surroundings {
             host: self.pretend.host(),
-            state_dir: PathBuf::new(),
+            // Where nothing can be written: a proof leaves nothing behind.
+            state_dir: PathBuf::from("/dev/null"),
             journal_used_pct: 0,
             clock_skew_ms: 0,
         };

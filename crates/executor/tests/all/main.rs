@@ -3,9 +3,12 @@
 mod abuse;
 mod crash;
 mod enrolment;
+mod gate;
 mod house;
 mod place;
 mod proofs;
 mod protocol;
+mod running;
 mod sandbox;
+mod time;
 mod users;

@@ -3,6 +3,7 @@
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -27,6 +28,8 @@ pub(crate) struct Place {
     pub(crate) pretend: Pretend,
     pub(crate) result_public: Option<PublicKey>,
     pub(crate) limits: Limits,
+    /// In the place of the pretend host's own, from the next start on.
+    pub(crate) users: Option<Arc<dyn host::Users>>,
     running: Option<(Stop, JoinHandle<anyhow::Result<()>>)>,
 }
 
@@ -39,7 +42,7 @@ impl Place {
         let dir = std::env::temp_dir().join(format!("executor-{}-{number}", std::process::id()));
         std::fs::create_dir_all(dir.join("agent")).expect("a directory");
         let limits = Limits {
-            journal_bytes: 1 << 20,
+            journal_bytes: 128 << 10,
             min_free_bytes: 0,
         };
         let pretend = Pretend::in_memory(profile);
@@ -49,6 +52,7 @@ impl Place {
             pretend,
             result_public: None,
             limits,
+            users: None,
             running: None,
         }
     }
@@ -74,7 +78,8 @@ impl Place {
 
     pub(crate) fn options(&self) -> Options {
         let path = |name: &str| self.dir.join(name);
-        let host = self.pretend.host();
+        let mut host = self.pretend.host();
+        host.users = self.users.clone().unwrap_or(host.users);
         let mut options = Options::new(path("state"), path("sock"), path("node.toml"), host);
         options.clock = self.house.clock.clone();
         options.limits = self.limits;
@@ -105,12 +110,6 @@ impl Place {
     pub(crate) fn restart(&mut self) {
         self.stop().expect("a clean end");
         self.serve();
-    }
-
-    /// Waits for an executor that ends by itself.
-    pub(crate) fn ended(&mut self) -> anyhow::Result<()> {
-        let (_, thread) = self.running.take().expect("it was running");
-        thread.join().expect("no panic")
     }
 
     pub(crate) fn journal(&self) -> PathBuf {
@@ -166,6 +165,16 @@ impl Agent {
 
     pub(crate) fn send_raw(&mut self, bytes: &[u8]) {
         self.stream.write_all(bytes).expect("connected");
+    }
+
+    /// Asks and does not listen; the executor may hang up half-way.
+    pub(crate) fn flood_with_hellos(&mut self, count: u64) {
+        for request_id in 0..count {
+            let frame = socket::encode(&FromAgent::Hello { request_id }).expect("a message");
+            if self.stream.write_all(&frame).is_err() {
+                return;
+            }
+        }
     }
 
     /// The next message; none if the executor hung up.

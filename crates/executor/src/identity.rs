@@ -1,0 +1,83 @@
+//! Who this node is and whom it believes, as the agent brings it: keys out, identity and documents in, tokens out.
+
+use std::sync::Arc;
+
+use model::envelope::Refusal;
+use model::node_api::CertificateKind;
+use model::signal::Code;
+use model::socket::{Enrolled, EnrolmentKeys};
+use model::time::Timestamp;
+use model::trust::{Bundle, KeyStatus};
+
+use crate::device::DeviceError;
+use crate::node::{Node, Running};
+use crate::policy::Policy;
+
+/// New documents; what runs under a key that they revoke turns back at its next step.
+pub(crate) fn advance(node: &Node, bundle: &Bundle) -> Result<u64, Refusal> {
+    let (version, keys) = {
+        let mut store = node.trust();
+        let version = store.advance(bundle)?;
+        let manifest = store.trust().map(|trust| trust.manifest().keys.clone());
+        (version, manifest.unwrap_or_default())
+    };
+    let revoked = |running: &&Arc<Running>| {
+        keys.iter()
+            .any(|key| Some(key.keyid) == running.keyid && key.status == KeyStatus::Revoked)
+    };
+    node.running()
+        .values()
+        .filter(revoked)
+        .for_each(|task| task.interrupt(Code::KeyRevoked));
+    Ok(version)
+}
+
+pub(crate) fn enrolment_keys(node: &Node) -> Result<EnrolmentKeys, Refusal> {
+    let (device_csr, _) = node.keys.device_csr(None).map_err(internal)?;
+    Ok(EnrolmentKeys {
+        device_csr,
+        result_public: node.keys.result.public(),
+        hardware: node.machine.hardware.clone(),
+        facts: node.machine.facts.clone(),
+        simulated: node.options.host.is_simulated(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+    })
+}
+
+pub(crate) fn enrol(node: &Node, enrolled: &Enrolled) -> Result<(), Refusal> {
+    let policy = Policy::read(&node.options.policy_path)
+        .map_err(|error| Refusal::new(Code::ConfigInvalid, format!("{error:#}")))?;
+    node.trust().enrol(enrolled, policy.root_sha256, &node.keys)?;
+    tracing::info!(node_id = %enrolled.node_id, epoch = enrolled.epoch, "enrolled");
+    node.count_in_epoch();
+    Ok(())
+}
+
+/// A token for the agent's working key, or for our own device key.
+pub(crate) fn renew_token(
+    node: &Node,
+    kind: CertificateKind,
+    working_csr: Option<String>,
+    server_time: Timestamp,
+) -> Result<(String, Option<String>), Refusal> {
+    let store = node.trust();
+    let device = store.device(&node.keys)?;
+    let now = node.options.clock.now().max(server_time);
+    let (csr, ours) = match (kind, working_csr) {
+        (CertificateKind::Working, Some(csr)) => (csr, None),
+        (CertificateKind::Working, None) => return Err(Code::CsrInvalid.into()),
+        (CertificateKind::Device, _) => {
+            let (csr, _) = node.keys.device_csr(Some(device.uri())).map_err(internal)?;
+            (csr.clone(), Some(csr))
+        }
+    };
+    let token = device.token(&node.keys, &csr, store.token_audiences(), now);
+    token.map(|jwt| (jwt, ours)).map_err(|error| match error {
+        DeviceError::CsrMalformed => Refusal::new(Code::CsrInvalid, error.to_string()),
+        other => Refusal::new(Code::Internal, other.to_string()),
+    })
+}
+
+fn internal(error: anyhow::Error) -> Refusal {
+    Refusal::new(Code::Internal, format!("{error:#}"))
+}

@@ -1,0 +1,149 @@
+//! What can happen to a task while it runs.
+
+use std::sync::Arc;
+
+use host::pretend::Profile;
+use model::id::AllocationId;
+use model::outcome::Outcome;
+use model::signal::Code;
+use model::socket::{FromAgent, FromExecutor};
+use model::trust::{KeyStatus, Purpose};
+
+use crate::gate::Gate;
+use crate::place::{Agent, Place};
+use crate::users::{deprovision, provision};
+
+/// An executor whose tasks stop before `verb`.
+fn gated(verb: &'static str) -> (Place, Arc<Gate>, Agent) {
+    let mut place = Place::start(Profile::Cpu);
+    place.stop().expect("a clean end");
+    let gate = Gate::before(verb, &place.pretend);
+    place.users = Some(gate.clone());
+    place.serve();
+    let agent = place.connect();
+    (place, gate, agent)
+}
+
+#[test]
+fn a_cancelled_task_is_taken_back() {
+    let (place, gate, mut agent) = gated("ensure_home");
+    let clean = place.pretend.snapshot();
+    let payload = provision(&place, AllocationId::new());
+    agent.offer_good(&place, &payload);
+    gate.reached();
+    let state = agent.state();
+    assert_eq!((state.tasks.len(), state.tasks[0].phase.as_str()), (1, "home"));
+    agent.send(&FromAgent::Cancel {
+        task_id: payload.task_id,
+    });
+    agent.state(); // answered in order: the cancel has been heard
+    gate.open();
+    let result = place.open(&agent.done(payload.task_id));
+    assert_eq!(
+        (result.outcome, result.code),
+        (Outcome::Cancelled, Some(Code::TaskCancelled))
+    );
+    assert_eq!(result.undone, ["home", "account"]);
+    assert_eq!(place.pretend.snapshot(), clean);
+}
+
+#[test]
+fn a_removal_is_not_cancelled() {
+    let (place, gate, mut agent) = gated("ensure_no_processes");
+    let allocation = AllocationId::new();
+    assert_eq!(
+        agent.run(&place, &provision(&place, allocation)).outcome,
+        Outcome::Succeeded
+    );
+    let payload = deprovision(&place, allocation);
+    agent.offer_good(&place, &payload);
+    gate.reached();
+    agent.send(&FromAgent::Cancel {
+        task_id: payload.task_id,
+    });
+    agent.state();
+    gate.open();
+    assert_eq!(place.open(&agent.done(payload.task_id)).outcome, Outcome::Succeeded);
+    assert!(place.pretend.snapshot().accounts.is_empty());
+}
+
+#[test]
+fn a_task_whose_key_is_revoked_turns_back() {
+    let (place, gate, mut agent) = gated("ensure_account");
+    let clean = place.pretend.snapshot();
+    let payload = provision(&place, AllocationId::new());
+    agent.offer_good(&place, &payload);
+    gate.reached();
+    let bundle = Box::new(place.house.bundle_with(2, |purpose| match purpose {
+        Purpose::Allocation => KeyStatus::Revoked,
+        _ => KeyStatus::Active,
+    }));
+    agent.send(&FromAgent::Trust { request_id: 3, bundle });
+    agent.wait("trusted", |said| {
+        matches!(said, FromExecutor::Trusted { .. }).then_some(())
+    });
+    gate.open();
+    let result = place.open(&agent.done(payload.task_id));
+    assert_eq!((result.outcome, result.code), (Outcome::Failed, Some(Code::KeyRevoked)));
+    assert_eq!(place.pretend.snapshot(), clean);
+}
+
+#[test]
+fn one_user_is_worked_on_by_one_task_at_a_time() {
+    let (place, gate, mut agent) = gated("ensure_home");
+    let allocation = AllocationId::new();
+    let (first, second) = (provision(&place, allocation), deprovision(&place, allocation));
+    agent.offer_good(&place, &first);
+    gate.reached();
+    agent.offer_good(&place, &second);
+    assert_eq!(agent.not_taken(second.task_id), Code::ExecutorBusy);
+    // What is known already is no new task: the same fence again, and it is not begun twice.
+    agent.offer_good(&place, &first);
+    let fence = agent.wait("accepted", |said| match said {
+        FromExecutor::Accepted { task_id, fence } if task_id == first.task_id => Some(fence),
+        _ => None,
+    });
+    assert_eq!(fence, 101);
+    assert_eq!(agent.state().tasks.len(), 1);
+    gate.open();
+    assert_eq!(place.open(&agent.done(first.task_id)).outcome, Outcome::Succeeded);
+    assert_eq!(agent.run(&place, &second).outcome, Outcome::Succeeded);
+}
+
+#[test]
+fn a_stop_in_the_middle_is_gone_on_from() {
+    let (mut place, gate, mut agent) = gated("ensure_keys");
+    let payload = provision(&place, AllocationId::new());
+    agent.offer_good(&place, &payload);
+    gate.reached();
+    let half = place.pretend.snapshot();
+    let stopping = std::thread::scope(|scope| {
+        let stopped = scope.spawn(|| place.stop());
+        // It waits for the step that is under way, and begins no other.
+        agent.hung_up();
+        gate.open();
+        stopped.join().expect("no panic")
+    });
+    stopping.expect("a clean end");
+    let after = place.pretend.snapshot();
+    assert!(after != half && after.keys.len() == 1, "the step ended");
+    place.serve();
+    let mut agent = place.connect();
+    agent.send(&FromAgent::Results {});
+    let result = place.open(&agent.done(payload.task_id));
+    assert_eq!((result.outcome, result.undone.len()), (Outcome::Succeeded, 0));
+}
+
+#[test]
+fn an_agent_that_does_not_read_stops_no_task() {
+    let (place, gate, mut agent) = gated("ensure_home");
+    let payload = provision(&place, AllocationId::new());
+    agent.offer_good(&place, &payload);
+    gate.reached();
+    // Thousands of answers that nobody takes: more than the socket and the queue hold.
+    agent.flood_with_hellos(5_000);
+    gate.open();
+    let mut another = place.connect();
+    another.send(&FromAgent::Results {});
+    assert_eq!(place.open(&another.done(payload.task_id)).outcome, Outcome::Succeeded);
+}
