@@ -1,5 +1,6 @@
 //! The walks: everything real but the hardware. One file per walk or scenario.
 
+mod tenant;
 mod walk;
 
 /// The binary that plays agents and executors.
