@@ -4,9 +4,8 @@
 use axum::Json;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
+use model::node_api::{ErrorAnswer, ErrorBody};
 use model::signal::Code;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
@@ -20,22 +19,6 @@ pub struct ApiError {
     pub details: Map<String, Value>,
     pub retry_after_s: Option<u32>,
     cause: Option<anyhow::Error>,
-}
-
-/// What a client sees of an error.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
-pub struct ErrorEnvelope {
-    pub error: ErrorBody,
-}
-
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
-pub struct ErrorBody {
-    pub code: Code,
-    pub message: String,
-    pub hint: Option<String>,
-    pub correlation_id: Uuid,
-    pub details: Map<String, Value>,
-    pub retry_after_s: Option<u32>,
 }
 
 impl ApiError {
@@ -94,14 +77,14 @@ impl ApiError {
         }
     }
 
-    pub fn envelope(self, correlation_id: Uuid) -> ErrorEnvelope {
-        ErrorEnvelope {
+    pub fn envelope(self, correlation_id: Uuid) -> ErrorAnswer {
+        ErrorAnswer {
             error: ErrorBody {
                 code: self.code,
                 message: self.message,
                 hint: self.hint,
-                correlation_id,
-                details: self.details,
+                correlation_id: correlation_id.to_string(),
+                details: Value::Object(self.details),
                 retry_after_s: self.retry_after_s,
             },
         }

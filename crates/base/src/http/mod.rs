@@ -12,7 +12,7 @@ pub mod route;
 mod shell;
 
 pub use body::{Body, Params, Search};
-pub use error::{ApiError, ErrorBody, ErrorEnvelope};
+pub use error::ApiError;
 pub use gate::Peer;
 pub use health::{Readiness, health_router};
 pub use openapi::{Info, openapi};

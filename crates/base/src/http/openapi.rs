@@ -2,11 +2,11 @@
 //! cannot be wrong.
 
 use http::StatusCode;
+use model::node_api::ErrorAnswer;
 use schemars::generate::SchemaSettings;
 use schemars::{Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
-use super::error::ErrorEnvelope;
 use super::route::{Access, RouteInfo};
 
 /// What the document says about itself.
@@ -22,7 +22,7 @@ pub fn openapi(routes: &[RouteInfo], info: &Info) -> Value {
     let mut generator = SchemaSettings::draft2020_12()
         .with(|settings| settings.definitions_path = "/components/schemas".into())
         .into_generator();
-    let error = generator.subschema_for::<ErrorEnvelope>();
+    let error = generator.subschema_for::<ErrorAnswer>();
     let mut paths: Map<String, Value> = Map::new();
     for route in routes {
         let operation = operation(route, &mut generator, &error);

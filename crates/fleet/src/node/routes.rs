@@ -2,6 +2,7 @@
 
 use axum::Json;
 use axum::extract::State;
+use base::Change;
 use base::auth::Scope;
 use base::http::{Access, Answer, ApiError, Body, Params, Route, Routes, Search};
 use base::tx::Actor;
@@ -15,7 +16,7 @@ use model::state::{NodeMode, NodeState};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{state, store, view};
+use super::{NodeRow, state, store, view};
 use crate::certificate::store::{self as certificates, CertificateRow};
 use crate::{Fleet, enrol, task};
 
@@ -226,19 +227,31 @@ fn reason(body: &NodeReason) -> Answer<&str> {
     }
 }
 
+/// A verb that moves the node's state and keeps the reason.
+async fn reasoned(
+    fleet: &Fleet,
+    id: NodeId,
+    actor: &Actor,
+    action: &'static str,
+    body: &NodeReason,
+    act: impl AsyncFnOnce(&mut Change, &NodeRow, &str) -> Answer<()>,
+) -> Answer<Json<NodeView>> {
+    let why = reason(body)?;
+    let mut change = fleet.app.db.change(actor, action, id).await?;
+    let row = state::lock(&mut change, id).await?;
+    change.detail(serde_json::json!({ "reason": why }));
+    act(&mut change, &row, why).await?;
+    change.commit().await?;
+    shown(fleet, id).await.map(Json)
+}
+
 async fn quarantine(
     State(fleet): State<Fleet>,
     Params(PathId { id }): Params<PathId>,
     actor: Actor,
     Body(body): Body<NodeReason>,
 ) -> Answer<Json<NodeView>> {
-    let why = reason(&body)?;
-    let mut change = fleet.app.db.change(&actor, "node.quarantine", id).await?;
-    let row = state::lock(&mut change, id).await?;
-    state::quarantine(&mut change, &row, why).await?;
-    change.detail(serde_json::json!({ "reason": why }));
-    change.commit().await?;
-    shown(&fleet, id).await.map(Json)
+    reasoned(&fleet, id, &actor, "node.quarantine", &body, state::quarantine).await
 }
 
 async fn unquarantine(
@@ -247,13 +260,7 @@ async fn unquarantine(
     actor: Actor,
     Body(body): Body<NodeReason>,
 ) -> Answer<Json<NodeView>> {
-    let why = reason(&body)?;
-    let mut change = fleet.app.db.change(&actor, "node.unquarantine", id).await?;
-    let row = state::lock(&mut change, id).await?;
-    state::unquarantine(&mut change, &row, why).await?;
-    change.detail(serde_json::json!({ "reason": why }));
-    change.commit().await?;
-    shown(&fleet, id).await.map(Json)
+    reasoned(&fleet, id, &actor, "node.unquarantine", &body, state::unquarantine).await
 }
 
 async fn remove(
@@ -262,13 +269,7 @@ async fn remove(
     actor: Actor,
     Body(body): Body<NodeReason>,
 ) -> Answer<Json<NodeView>> {
-    let why = reason(&body)?;
-    let mut change = fleet.app.db.change(&actor, "node.remove", id).await?;
-    let row = state::lock(&mut change, id).await?;
-    state::remove(&mut change, &row, why).await?;
-    change.detail(serde_json::json!({ "reason": why }));
-    change.commit().await?;
-    shown(&fleet, id).await.map(Json)
+    reasoned(&fleet, id, &actor, "node.remove", &body, state::remove).await
 }
 
 async fn list_certificates(
