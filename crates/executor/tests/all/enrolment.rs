@@ -148,22 +148,6 @@ fn nothing_is_believed_that_does_not_hang_on_the_pinned_root() {
 fn trust_only_advances() {
     let mut place = Place::start(Profile::Cpu);
     let mut agent = place.connect();
-    let trust = |agent: &mut Agent, bundle| {
-        agent.send(&FromAgent::Trust {
-            request_id: 6,
-            bundle: Box::new(bundle),
-        });
-        agent.wait("an answer", |said| match said {
-            FromExecutor::Trusted {
-                request_id: 6,
-                manifest_version,
-            } => Some(Ok(manifest_version)),
-            FromExecutor::Failed {
-                request_id: 6, code, ..
-            } => Some(Err(code)),
-            _ => None,
-        })
-    };
     let (one, three) = (
         place.house.bundle(1),
         place.house.bundle_with(3, |purpose| match purpose {
@@ -171,15 +155,15 @@ fn trust_only_advances() {
             _ => KeyStatus::Active,
         }),
     );
-    assert_eq!(trust(&mut agent, three.clone()), Ok(3));
-    assert_eq!(trust(&mut agent, one), Err(Code::ManifestRejected), "rolled back");
+    assert_eq!(agent.trust(three.clone()), Ok(3));
+    assert_eq!(agent.trust(one), Err(Code::ManifestRejected), "rolled back");
     assert_eq!(
-        trust(&mut agent, place.house.bundle(3)),
+        agent.trust(place.house.bundle(3)),
         Err(Code::ManifestRejected),
         "another document, same number"
     );
     assert_eq!(
-        trust(&mut agent, House::new().bundle(4)),
+        agent.trust(House::new().bundle(4)),
         Err(Code::ManifestRejected),
         "another house"
     );

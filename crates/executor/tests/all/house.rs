@@ -57,9 +57,19 @@ impl House {
     }
 
     pub(crate) fn bundle_with(&self, version: u64, status: impl Fn(Purpose) -> KeyStatus) -> Bundle {
+        let (delegation, mut manifest) = self.documents(version);
+        for key in &mut manifest.keys {
+            key.status = status(key.purposes[0]);
+        }
+        self.seal(&delegation, &manifest)
+    }
+
+    /// Good documents, to be spoiled before they are sealed.
+    pub(crate) fn documents(&self, version: u64) -> (Delegation, Manifest) {
         let (from, to) = (self.now().plus_s(-3600), self.now().plus_s(90 * 86_400));
+        let aud = self.installation;
         let delegation = Delegation {
-            aud: self.installation,
+            aud,
             version: 1,
             roots: vec![self.root.public()],
             threshold: 1,
@@ -73,19 +83,26 @@ impl House {
             purposes: vec![*purpose],
             not_before: from,
             not_after: to,
-            status: status(*purpose),
+            status: KeyStatus::Active,
         };
         let keys = self.task_keys.iter().map(key).collect();
-        let manifest = Manifest {
-            aud: self.installation,
-            version,
-            issued_at: from,
-            expires_at: to,
-            keys,
-        };
+        let (issued_at, expires_at) = (from, to);
+        (
+            delegation,
+            Manifest {
+                aud,
+                version,
+                issued_at,
+                expires_at,
+                keys,
+            },
+        )
+    }
+
+    pub(crate) fn seal(&self, delegation: &Delegation, manifest: &Manifest) -> Bundle {
         Bundle {
-            delegation: dsse::sign_json(DELEGATION_TYPE, &delegation, &[&self.root]),
-            manifest: dsse::sign_json(MANIFEST_TYPE, &manifest, &[&self.manifest_key]),
+            delegation: dsse::sign_json(DELEGATION_TYPE, delegation, &[&self.root]),
+            manifest: dsse::sign_json(MANIFEST_TYPE, manifest, &[&self.manifest_key]),
         }
     }
 

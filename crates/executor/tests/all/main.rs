@@ -5,6 +5,7 @@ mod crash;
 mod enrolment;
 mod gate;
 mod house;
+mod keys;
 mod place;
 mod proofs;
 mod protocol;

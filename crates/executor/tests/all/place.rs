@@ -18,6 +18,8 @@ use model::outcome::ResultPayload;
 use model::signal::Code;
 use model::socket::{self, EnrolmentKeys, ExecutorState, FromAgent, FromExecutor};
 
+use model::trust::Bundle;
+
 use crate::house::House;
 
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -212,6 +214,22 @@ impl Agent {
         self.send(&FromAgent::EnrolKeys { request_id: 8 });
         self.wait("keys", |said| match said {
             FromExecutor::Keys { request_id: 8, keys } => Some(*keys),
+            _ => None,
+        })
+    }
+
+    /// The manifest version that it trusts afterwards.
+    pub(crate) fn trust(&mut self, bundle: Bundle) -> Result<u64, Code> {
+        let bundle = Box::new(bundle);
+        self.send(&FromAgent::Trust { request_id: 6, bundle });
+        self.wait("trust", |said| match said {
+            FromExecutor::Trusted {
+                request_id: 6,
+                manifest_version,
+            } => Some(Ok(manifest_version)),
+            FromExecutor::Failed {
+                request_id: 6, code, ..
+            } => Some(Err(code)),
             _ => None,
         })
     }

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use host::pretend::Profile;
-use model::id::AllocationId;
+use model::envelope::TaskPayload;
+use model::id::{AllocationId, derive_task};
 use model::outcome::Outcome;
 use model::signal::Code;
 use model::socket::{FromAgent, FromExecutor};
@@ -74,14 +75,11 @@ fn a_task_whose_key_is_revoked_turns_back() {
     let payload = provision(&place, AllocationId::new());
     agent.offer_good(&place, &payload);
     gate.reached();
-    let bundle = Box::new(place.house.bundle_with(2, |purpose| match purpose {
+    let bundle = place.house.bundle_with(2, |purpose| match purpose {
         Purpose::Allocation => KeyStatus::Revoked,
         _ => KeyStatus::Active,
-    }));
-    agent.send(&FromAgent::Trust { request_id: 3, bundle });
-    agent.wait("trusted", |said| {
-        matches!(said, FromExecutor::Trusted { .. }).then_some(())
     });
+    assert_eq!(agent.trust(bundle), Ok(2));
     gate.open();
     let result = place.open(&agent.done(payload.task_id));
     assert_eq!((result.outcome, result.code), (Outcome::Failed, Some(Code::KeyRevoked)));
@@ -132,6 +130,25 @@ fn a_stop_in_the_middle_is_gone_on_from() {
     agent.send(&FromAgent::Results {});
     let result = place.open(&agent.done(payload.task_id));
     assert_eq!((result.outcome, result.undone.len()), (Outcome::Succeeded, 0));
+}
+
+/// One operation under two task ids: what the first has made is found, not made again.
+#[test]
+fn abuse_13_one_operation_two_tasks() {
+    let place = Place::start(Profile::Cpu);
+    let mut agent = place.connect();
+    let first = provision(&place, AllocationId::new());
+    assert_eq!(agent.run(&place, &first).outcome, Outcome::Succeeded);
+    let world = place.pretend.snapshot();
+    let (seq, task_id) = (first.seq + 1, derive_task(first.op_id, 1));
+    let second = TaskPayload {
+        seq,
+        task_id,
+        ..first.clone()
+    };
+    let result = agent.run(&place, &second);
+    assert_eq!((result.outcome, result.op_id), (Outcome::Succeeded, Some(first.op_id)));
+    assert_eq!(place.pretend.snapshot(), world, "one account");
 }
 
 #[test]

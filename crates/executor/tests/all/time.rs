@@ -7,6 +7,7 @@ use model::outcome::{Outcome, ResultPayload};
 use model::signal::Code;
 use model::socket::FromAgent;
 
+use crate::gate::Gate;
 use crate::place::{Agent, Place};
 use crate::users::provision;
 
@@ -96,4 +97,24 @@ fn abuse_07_clock() {
     let account = provision(&place, AllocationId::new());
     assert_eq!(verdict(&offer_at(&mut agent, &place, &account, 0)), skewed);
     assert_eq!(place.pretend.snapshot(), made);
+}
+
+/// abuse 7, too: the clock jumps while a task runs. How long it ran is not asked of that clock.
+#[test]
+fn a_jump_of_the_clock_disturbs_no_running_task() {
+    for jump_ms in [86_400_000, -86_400_000] {
+        let mut place = Place::start(Profile::Cpu);
+        place.stop().expect("a clean end");
+        let gate = Gate::before("ensure_home", &place.pretend);
+        place.users = Some(gate.clone());
+        place.serve();
+        let mut agent = place.connect();
+        let payload = provision(&place, AllocationId::new());
+        agent.offer_good(&place, &payload);
+        gate.reached();
+        place.house.clock.advance(jump_ms);
+        gate.open();
+        let result = place.open(&agent.done(payload.task_id));
+        assert_eq!(result.outcome, Outcome::Succeeded, "{jump_ms}: {:?}", result.detail);
+    }
 }
