@@ -50,3 +50,12 @@ fn without_a_database_it_says_so_in_one_line() {
         "{said}"
     );
 }
+
+#[test]
+fn the_reference_configuration_is_one_that_it_takes() {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/gpuaasd.toml");
+    let output = gpuaasd(&["config", "--config", file]);
+    let said = String::from_utf8(output.stdout).expect("text");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(said.contains("node-api.internal") && !said.contains("gpuaas_owner@db"), "{said}");
+}
