@@ -2,6 +2,7 @@
 //! compiled in; it can never widen it. Keys that belong to the agent are left to the agent.
 
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use anyhow::Context as _;
@@ -22,7 +23,17 @@ pub(crate) struct Policy {
 
 impl Policy {
     /// A missing file allows everything compiled in and trusts nobody.
+    /// Whoever can write it decides whom this node believes, so it must be root's alone.
     pub(crate) fn read(path: &Path) -> anyhow::Result<Self> {
+        if let Ok(file) = std::fs::metadata(path) {
+            let (owner, own) = (file.uid(), rustix::process::geteuid().as_raw());
+            anyhow::ensure!(
+                (owner == 0 || owner == own) && file.mode() & 0o022 == 0,
+                "{} belongs to uid {owner} with mode {:o}: it must be root's, and writable by nobody else",
+                path.display(),
+                file.mode() & 0o777
+            );
+        }
         let bytes = durable::read(path).with_context(|| format!("read {}", path.display()))?;
         let text = String::from_utf8(bytes.unwrap_or_default());
         let text = text.with_context(|| format!("{} is not text", path.display()))?;

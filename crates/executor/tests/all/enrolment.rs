@@ -194,6 +194,12 @@ fn local_policy_narrows_what_is_compiled_in() {
         (Outcome::Refused, Some(Code::TypeNotAllowedHere))
     );
     assert_eq!(agent.run(&place, &place.house.probe()).outcome, Outcome::Succeeded);
+    // A policy that others can write is none.
+    std::fs::set_permissions(&policy, PermissionsExt::from_mode(0o664)).expect("changed");
+    let probe = place.house.probe();
+    agent.offer_good(&place, &probe);
+    assert_eq!(agent.not_taken(probe.task_id), Code::ConfigInvalid);
+    std::fs::set_permissions(&policy, PermissionsExt::from_mode(0o644)).expect("changed");
     // A misspelt type allows nothing rather than something else.
     std::fs::write(&policy, text.replace("health_probe", "health_prob")).expect("written");
     let probe = place.house.probe();
