@@ -66,6 +66,7 @@ impl NodeDir {
         options.pace.slow = Duration::from_secs(2);
         options.pace.superseded = Duration::from_secs(2);
         options.pace.recheck = Duration::from_secs(1);
+        options.pace.renewal_spacing = Duration::from_millis(200);
         options
     }
 }

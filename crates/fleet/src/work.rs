@@ -168,13 +168,21 @@ pub async fn due_probes(fleet: &Fleet) -> Result<(), base::http::ApiError> {
     let now = fleet.app.clock.now();
     let heard_after = now.plus_ms(-fleet.limits.stale_ms.min(10_000));
     let probed_before = now.plus_ms(-fleet.limits.probe_every_ms);
-    for id in nodes::want_probe(fleet.app.db.read(), heard_after, probed_before).await? {
+    for id in nodes::want_probe(fleet.app.db.read(), None, heard_after, probed_before).await? {
         let id = NodeId::from(id);
         let mut change = fleet
             .app
             .db
             .change(&Actor::system("node-loop"), "node.probe", id)
             .await?;
+        state::lock(&mut change, id).await?;
+        // Another process may have asked for it, and been answered, since we looked.
+        if nodes::want_probe(change.conn(), Some(id), heard_after, probed_before)
+            .await?
+            .is_empty()
+        {
+            continue;
+        }
         match enqueue_probe(fleet, &mut change, id).await {
             Ok(_) => change.commit().await?,
             Err(error) => tracing::debug!(node_id = %id, code = %error.code, "no probe yet"),

@@ -1,5 +1,11 @@
 //! The walks: everything real but the hardware. One file per walk or scenario.
 
+mod dispatch;
+mod lifecycle;
+mod played;
+mod puppet;
+mod renewal;
+mod survival;
 mod tenant;
 mod walk;
 

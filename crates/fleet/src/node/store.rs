@@ -207,10 +207,16 @@ pub async fn silent(pool: &PgPool, before: Timestamp) -> sqlx::Result<Vec<Uuid>>
 }
 
 /// Nodes that are there (heard since `heard_after`) and want a probe: to become ready, or because the last one is old.
-pub async fn want_probe(pool: &PgPool, heard_after: Timestamp, probed_before: Timestamp) -> sqlx::Result<Vec<Uuid>> {
+/// `only` asks about one of them.
+pub async fn want_probe(
+    from: impl sqlx::PgExecutor<'_>,
+    only: Option<NodeId>,
+    heard_after: Timestamp,
+    probed_before: Timestamp,
+) -> sqlx::Result<Vec<Uuid>> {
     sqlx::query_scalar(
         "select n.id from node n
-         where n.session_id is not null and n.last_seen_at > $1
+         where n.session_id is not null and n.last_seen_at > $1 and ($3::uuid is null or n.id = $3)
            and (n.state in ('enrolling', 'stale')
                 or (n.state in ('ready', 'draining', 'drained') and coalesce(n.last_probe_at, n.created_at) < $2))
            and not exists (select from task t where t.node_id = n.id and t.task_type = 'diag.health_probe'
@@ -219,6 +225,7 @@ pub async fn want_probe(pool: &PgPool, heard_after: Timestamp, probed_before: Ti
     )
     .bind(OffsetDateTime::from(heard_after))
     .bind(OffsetDateTime::from(probed_before))
-    .fetch_all(pool)
+    .bind(only.map(|id| id.uuid()))
+    .fetch_all(from)
     .await
 }

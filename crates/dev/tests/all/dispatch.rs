@@ -1,0 +1,230 @@
+//! The queue between a wish and a host: what waits expires, what is handed out keeps its fence, what is lost is
+//! unknown and never given to anybody else, and a node that only waits costs nothing.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use base::config::Config;
+use base::{Actor, Clock};
+use dev::api::Refused;
+use dev::town::Town;
+use fleet::task::{Ask, Cover, enqueue};
+use model::api::TaskView;
+use model::id::{NodeId, SessionId, TaskId};
+use model::node_api::ResultAnswer;
+use model::outcome::Outcome;
+use model::signal::Code;
+use model::state::TaskState;
+use model::task::{Task, health_probe};
+use model::time::Timestamp;
+use sqlx::Connection;
+use tokio::task::JoinSet;
+
+use crate::EXE;
+use crate::played::code;
+use crate::puppet::Puppet;
+use crate::tenant::Tenant;
+
+/// Nothing comes by itself: no periodic probe, nobody stale.
+fn quiet(config: &mut Config) {
+    config.wait_hold_s = 1;
+    config.probe_every_s = 1_000_000;
+    config.heartbeat_stale_s = 1_000_000;
+}
+
+fn quiet_and_long(config: &mut Config) {
+    quiet(config);
+    config.wait_hold_s = 20;
+}
+
+/// A town whose clock stands until the test moves it.
+async fn standing() -> Town {
+    let now: Timestamp = Clock::real().now();
+    Town::at(EXE, Clock::fixed(now), quiet).await
+}
+
+async fn cancel(town: &Town, task: TaskId) -> anyhow::Result<TaskView> {
+    town.api()
+        .post(&format!("/v1/tasks/{task}/cancel"), &serde_json::json!({}))
+        .await
+}
+
+async fn probe(town: &Town, node: NodeId) -> TaskView {
+    let path = format!("/v1/nodes/{node}/probe");
+    town.api().post(&path, &serde_json::json!({})).await.expect("asked")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_not_fetched_in_time_expires_and_is_never_handed_out() {
+    let town = standing().await;
+    let node = Puppet::ready(&town, "late").await;
+    let task = Tenant::new("ada", 20_001).moves_in(&town, node.id()).await;
+    town.db.clock().advance(901_000);
+    let ended = town.until_task(task, TaskState::is_end).await;
+    assert_eq!((ended.state, ended.code), (TaskState::Expired, Some(Code::StartByPassed)));
+    assert!(ended.dispatched_at.is_none());
+    assert!(node.offered().await.tasks.is_empty(), "too late is too late");
+    town.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_lease_is_unknown_stays_with_its_node_and_the_late_result_lands() {
+    let town = standing().await;
+    let node = Puppet::ready(&town, "silent").await;
+    let other = Puppet::ready(&town, "eager").await;
+    let asked = Tenant::new("ada", 20_001).moves_in(&town, node.id()).await;
+    let task = node.claim().await;
+    assert_eq!(task.task_id, asked);
+    node.beats(&task, Some(town.db.clock().now())).await;
+    assert_eq!(town.until_task(asked, |s| s == TaskState::Started).await.node_id, node.id());
+    town.db.clock().advance(61_000);
+    let lost = town.until_task(asked, |s| s == TaskState::Unknown).await;
+    assert_eq!(lost.node_id, node.id());
+    assert!(lost.waiting.is_some(), "what hangs says why: {lost:?}");
+    assert!(other.offered().await.tasks.is_empty(), "nobody else gets it");
+
+    let landed = node.succeeds(&town, &task).await;
+    assert!(!landed.json::<ResultAnswer>().expect("it lands").duplicate);
+    assert_eq!(town.until_task(asked, TaskState::is_end).await.state, TaskState::Succeeded);
+    town.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_session_gets_the_same_task_under_the_same_fence() {
+    let town = standing().await;
+    let mut node = Puppet::ready(&town, "reborn").await;
+    let asked = Tenant::new("ada", 20_001).moves_in(&town, node.id()).await;
+    let first = node.claim().await;
+    assert!(node.offered().await.tasks.is_empty(), "once is enough for one session");
+
+    let old = std::mem::replace(&mut node.session, SessionId::new());
+    assert!(node.opens(|_| {}).await.status.is_success());
+    let again = node.claim().await;
+    assert_eq!((again.task_id, again.fence), (asked, first.fence));
+    assert_eq!(again.envelope, first.envelope, "the very same bytes");
+    // Named by this session, it is not handed out any more.
+    node.beats(&again, None).await;
+    town.db.clock().advance(5_000);
+    assert!(node.offered().await.tasks.is_empty());
+
+    let new = std::mem::replace(&mut node.session, old);
+    assert_eq!(code(&node.waits().await), Some(Code::SessionSuperseded));
+    node.session = new;
+    node.succeeds(&town, &again).await;
+    assert_eq!(town.until_task(asked, TaskState::is_end).await.state, TaskState::Succeeded);
+    town.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cancelled_task_is_never_handed_out_and_a_running_one_is_asked_to_stop() {
+    let town = Town::tuned(EXE, quiet_and_long).await;
+    let node = Puppet::ready(&town, "stopped").await;
+    let running = Tenant::new("ada", 20_001).moves_in(&town, node.id()).await;
+    let task = node.claim().await;
+    node.beats(&task, Some(town.db.clock().now())).await;
+    let queued = Tenant::new("bob", 20_002).moves_in(&town, node.id()).await;
+    assert_eq!(cancel(&town, queued).await.expect("cancelled").state, TaskState::Cancelled);
+
+    // A wait that is held long hears of it.
+    let (heard, asked) = tokio::join!(node.offered(), cancel(&town, running));
+    assert_eq!(asked.expect("noted").state, TaskState::Started, "it ends when its node says so");
+    assert_eq!((heard.cancel, heard.tasks.len()), (vec![running], 0));
+    node.reports(&town, &task, Outcome::Cancelled, Some(Code::TaskCancelled))
+        .await;
+    assert_eq!(town.until_task(running, TaskState::is_end).await.state, TaskState::Cancelled);
+    let refused = cancel(&town, running).await.expect_err("it has ended");
+    assert_eq!(refused.downcast::<Refused>().expect("a refusal").code(), Some(Code::StateConflict));
+    town.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_queue_is_bounded_and_two_probes_in_a_row_are_one() {
+    let town = standing().await;
+    let node = Puppet::ready(&town, "busy").await;
+    let first = probe(&town, node.id()).await;
+    assert_eq!(probe(&town, node.id()).await.id, first.id, "asked twice within ten seconds");
+    town.db.clock().advance(11_000);
+    let second = probe(&town, node.id()).await;
+    assert_ne!(second.id, first.id, "an old one is not shared");
+
+    let fleet = town.fleet().await;
+    let mut change = fleet
+        .app
+        .db
+        .change(&Actor::system("test"), "task.flood", node.id())
+        .await
+        .expect("a change");
+    let ask = Ask {
+        node: node.id(),
+        task: Task::HealthProbe(health_probe::Params {}),
+        cover: Cover::Observes,
+    };
+    for _ in 2..256 {
+        enqueue(&fleet, &mut change, &ask).await.expect("there is room");
+    }
+    let full = enqueue(&fleet, &mut change, &ask).await.expect_err("256 are enough");
+    assert_eq!(full.code, Code::NodeQueueFull);
+    change.commit().await.expect("commits");
+    let mut fetched = 0;
+    while fetched < 256 {
+        fetched += node.offered().await.tasks.len();
+    }
+    assert_eq!(fetched, 256, "each once");
+    town.end().await;
+}
+
+/// Without the wake-up each claim would wait for the sweep, two seconds.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_held_wait_is_woken_and_not_polled() {
+    let town = Town::tuned(EXE, quiet_and_long).await;
+    let node = Puppet::ready(&town, "asleep").await;
+    let mut took = Vec::new();
+    for n in 0..5 {
+        let tenant = Tenant::new(&format!("t{n}"), 20_001 + n);
+        let (offered, asked) = tokio::join!(node.claim(), async {
+            tenant.moves_in(&town, node.id()).await;
+            Instant::now()
+        });
+        took.push(asked.elapsed());
+        node.succeeds(&town, &offered).await;
+    }
+    took.sort_unstable();
+    assert!(took[2] < Duration::from_secs(1), "claims took {took:?}");
+    town.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn fifty_idle_waits_ask_the_database_no_more_than_none() {
+    let town = Arc::new(Town::tuned(EXE, quiet_and_long).await);
+    let ready = |n: i32| {
+        let town = town.clone();
+        async move { Puppet::ready(&town, &format!("idle-{n}")).await }
+    };
+    let nodes = (0..50).map(ready).collect::<JoinSet<_>>().join_all().await;
+    let alone = transactions(&town).await;
+    let mut waits: JoinSet<_> = nodes.into_iter().map(|node| async move { node.waits().await }).collect();
+    let with_waits = transactions(&town).await;
+    let answered = waits.try_join_next();
+    assert!(answered.is_none(), "nobody has anything to do: {answered:?}");
+    drop(waits);
+    // Polled even once every two seconds, fifty nodes would add a hundred.
+    assert!(with_waits < alone + 50, "{alone} without, {with_waits} with fifty waits");
+    Arc::into_inner(town).expect("nobody else is left").end().await;
+}
+
+/// Transactions within four seconds: the time itself is what is measured.
+async fn transactions(town: &Town) -> i64 {
+    let mut conn = sqlx::PgConnection::connect_with(&town.db.superuser()).await.expect("connects");
+    let mut counts = Vec::new();
+    for pause_s in [4, 0] {
+        let count: i64 = sqlx::query_scalar("select xact_commit + xact_rollback from pg_stat_database where datname = $1")
+            .bind(town.db.name())
+            .fetch_one(&mut conn)
+            .await
+            .expect("counts");
+        counts.push(count);
+        tokio::time::sleep(Duration::from_secs(pause_s)).await;
+    }
+    conn.close().await.expect("closes");
+    counts[1] - counts[0]
+}
