@@ -265,7 +265,13 @@ impl Puppet {
 
     /// An honest renewal token for this request, ready to be spoilt.
     pub(crate) fn token(&self, csr_pem: &str, now: Timestamp) -> Token {
-        Token::new(&self.answer.device_chain, csr_pem, &self.answer.token_audiences, &self.uri(), now)
+        Token::new(
+            &self.answer.device_chain,
+            csr_pem,
+            &self.answer.token_audiences,
+            &self.uri(),
+            now,
+        )
     }
 
     /// Asks for a certificate of `node`, whoever that is.
@@ -276,7 +282,12 @@ impl Puppet {
             token,
             generation: 1,
         };
-        post(&self.outside, &format!("/internal/v1/nodes/{node}/certificates"), &request).await
+        post(
+            &self.outside,
+            &format!("/internal/v1/nodes/{node}/certificates"),
+            &request,
+        )
+        .await
     }
 }
 

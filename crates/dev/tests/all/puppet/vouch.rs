@@ -20,13 +20,13 @@ pub(crate) struct Token {
 }
 
 impl Token {
-    /// Every field as the executor would fill it.
+    /// Every field as the executor would fill it for a working certificate.
     pub(crate) fn new(device_chain: &str, csr_pem: &str, audiences: &[String], uri: &str, now: Timestamp) -> Self {
         let now_s = now.millis() / 1000;
         Self {
             header: json!({ "alg": "ES256", "typ": "JWT", "x5c": x5c(device_chain) }),
             claims: json!({
-                "iss": "gpuaas-device", "sub": uri, "aud": audiences, "sans": [uri],
+                "iss": "gpuaas-device", "sub": uri, "aud": audiences, "sans": [uri], "kind": "working",
                 "iat": now_s, "nbf": now_s, "exp": now_s + LIFE_S,
                 "jti": Uuid::new_v4().simple().to_string(),
                 "cnf": { "x5rt#S256": csr_digest(csr_pem) },
@@ -55,7 +55,9 @@ impl Token {
     pub(crate) fn signed(&self, key: &KeyPair) -> String {
         let message = self.message();
         let pair = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &key.serialize_der()).expect("P-256");
-        let signature = pair.sign(&SystemRandom::new(), message.as_bytes()).expect("a signature");
+        let signature = pair
+            .sign(&SystemRandom::new(), message.as_bytes())
+            .expect("a signature");
         format!("{message}.{}", BASE64URL_NOPAD.encode(signature.as_ref()))
     }
 

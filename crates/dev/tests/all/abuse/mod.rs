@@ -1,0 +1,15 @@
+//! Attacks on the control plane over its real listeners and on its real database. Every test shows that the attack is
+//! refused, under which code, that the audit has it, that nothing changed, and that its honest twin works.
+
+mod certificates;
+mod enrolment;
+mod foreign_node;
+mod inserted_rows;
+mod probing;
+mod results;
+mod roles;
+mod watch;
+mod worker;
+
+pub(crate) use watch::{audited, refused, snapshot, sql};
+pub(crate) use worker::{process, request};
