@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::duration;
 use crate::failure::Failure;
 use crate::ids::{Noun, resolve};
-use crate::output::column::{Kind, View, col, extra};
+use crate::output::column::{Kind, View, col, extra, piped};
 use crate::output::text;
 use crate::session::{Limit, Session};
 use crate::thread;
@@ -25,7 +25,7 @@ pub(crate) const VIEW: View = View {
         col("code", "code", Kind::Text),
         col("took", "created_at..ended_at", Kind::Span),
         col("age", "created_at", Kind::Since),
-        extra("simulated", "simulated", Kind::Text),
+        piped("simulated", "simulated", Kind::Text),
         extra("detail", "detail", Kind::Text),
         extra("node_id", "node_id", Kind::Id),
         extra("op_id", "op_id", Kind::Id),

@@ -174,16 +174,17 @@ fn keep(program: &Program, shared: &Shared) {
     }
 }
 
+/// Starts it once, and leaves it to the caller. Everything it says goes to its log.
 #[expect(
     clippy::disallowed_methods,
     reason = "dev starts the processes of simulated nodes: its own binary, fixed arguments"
 )]
-fn spawn(program: &Program) -> std::io::Result<Child> {
+pub fn spawn(program: &Program) -> std::io::Result<Child> {
     let log = append(&program.log)?;
     Command::new(&program.exe)
         .args(&program.args)
         .stdin(Stdio::null())
-        .stdout(Stdio::null())
+        .stdout(log.try_clone()?)
         .stderr(log)
         .spawn()
 }

@@ -244,8 +244,14 @@ fn ready(wish: &Wish, platform: &Platform, began: Instant) {
         platform.public_urls[0]
     ));
     say(&format!("Try   {gpuaas} node probe {FIRST}"));
+    // Pasted, it must forget this state and no other.
+    let place = if wish.state_dir == crate::state::default_dir() {
+        String::new()
+    } else {
+        format!(" --state {}", wish.state_dir.display())
+    };
     say(&format!(
-        "Stop  Ctrl-C, state is kept · Reset  {} reset · Logs  {}",
+        "Stop  Ctrl-C, state is kept · Reset  {}{place} reset · Logs  {}",
         shorter(&wish.exe),
         wish.state_dir.join("log").display()
     ));

@@ -1,6 +1,6 @@
 //! What is shown of a node: a line in a list, a page for one.
 
-use crate::output::column::{Kind, View, col, extra};
+use crate::output::column::{Kind, View, col, extra, piped};
 
 pub(crate) const VIEW: View = View {
     columns: &[
@@ -12,8 +12,8 @@ pub(crate) const VIEW: View = View {
         col("seen", "last_seen_at", Kind::Since),
         col("probed", "last_probe_at", Kind::Since),
         col("agent", "versions.agent", Kind::Text),
+        piped("simulated", "simulated", Kind::Text),
         extra("cert", "certificate.not_after", Kind::Until),
-        extra("simulated", "simulated", Kind::Text),
         extra("reason", "state_reason", Kind::Text),
         extra("hostname", "facts.hostname", Kind::Text),
         extra("provider", "facts.provider", Kind::Text),

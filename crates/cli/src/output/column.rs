@@ -13,8 +13,16 @@ pub(crate) struct Column {
     /// `waiting.reason`; through a list it collects, `task_types.type`; a span has two ends, `created_at..ended_at`.
     pub(crate) path: &'static str,
     pub(crate) kind: Kind,
-    /// In lists: shown without being asked for.
-    pub(crate) shown: bool,
+    pub(crate) shown: Shown,
+}
+
+/// To whom lists show a column that was not asked for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Shown {
+    Everybody,
+    /// People see it in another cell, as SIMULATED beside a name.
+    Programs,
+    Nobody,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -40,7 +48,17 @@ pub(crate) const fn col(name: &'static str, path: &'static str, kind: Kind) -> C
         name,
         path,
         kind,
-        shown: true,
+        shown: Shown::Everybody,
+    }
+}
+
+/// A column that lists show in a pipe.
+pub(crate) const fn piped(name: &'static str, path: &'static str, kind: Kind) -> Column {
+    Column {
+        name,
+        path,
+        kind,
+        shown: Shown::Programs,
     }
 }
 
@@ -50,7 +68,7 @@ pub(crate) const fn extra(name: &'static str, path: &'static str, kind: Kind) ->
         name,
         path,
         kind,
-        shown: false,
+        shown: Shown::Nobody,
     }
 }
 

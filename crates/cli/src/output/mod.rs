@@ -16,7 +16,7 @@ use serde_json::Value;
 use crate::clock;
 use crate::env::{Env, Tty};
 use crate::failure::Failure;
-use column::{Column, Reader, View, find, is_simulated, time_at};
+use column::{Column, Reader, Shown, View, find, is_simulated, time_at};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -170,7 +170,12 @@ impl Out {
 
     fn chosen(&self, view: &View) -> Result<Vec<&'static Column>, Failure> {
         let Some(names) = &self.columns else {
-            return Ok(view.columns.iter().filter(|column| column.shown).collect());
+            let shown = |column: &&Column| match column.shown {
+                Shown::Everybody => true,
+                Shown::Programs => self.format != Format::Table,
+                Shown::Nobody => false,
+            };
+            return Ok(view.columns.iter().filter(shown).collect());
         };
         names
             .iter()

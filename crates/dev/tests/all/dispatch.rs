@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use base::config::Config;
+use base::testing::eventually;
 use base::{Actor, Clock};
 use dev::api::Refused;
 use dev::town::Town;
@@ -61,7 +62,10 @@ async fn what_is_not_fetched_in_time_expires_and_is_never_handed_out() {
     let task = Tenant::new("ada", 20_001).moves_in(&town, node.id()).await;
     town.db.clock().advance(901_000);
     let ended = town.until_task(task, TaskState::is_end).await;
-    assert_eq!((ended.state, ended.code), (TaskState::Expired, Some(Code::StartByPassed)));
+    assert_eq!(
+        (ended.state, ended.code),
+        (TaskState::Expired, Some(Code::StartByPassed))
+    );
     assert!(ended.dispatched_at.is_none());
     assert!(node.offered().await.tasks.is_empty(), "too late is too late");
     town.end().await;
@@ -76,7 +80,10 @@ async fn a_lost_lease_is_unknown_stays_with_its_node_and_the_late_result_lands()
     let task = node.claim().await;
     assert_eq!(task.task_id, asked);
     node.beats(&task, Some(town.db.clock().now())).await;
-    assert_eq!(town.until_task(asked, |s| s == TaskState::Started).await.node_id, node.id());
+    assert_eq!(
+        town.until_task(asked, |s| s == TaskState::Started).await.node_id,
+        node.id()
+    );
     town.db.clock().advance(61_000);
     let lost = town.until_task(asked, |s| s == TaskState::Unknown).await;
     assert_eq!(lost.node_id, node.id());
@@ -85,7 +92,10 @@ async fn a_lost_lease_is_unknown_stays_with_its_node_and_the_late_result_lands()
 
     let landed = node.succeeds(&town, &task).await;
     assert!(!landed.json::<ResultAnswer>().expect("it lands").duplicate);
-    assert_eq!(town.until_task(asked, TaskState::is_end).await.state, TaskState::Succeeded);
+    assert_eq!(
+        town.until_task(asked, TaskState::is_end).await.state,
+        TaskState::Succeeded
+    );
     town.end().await;
 }
 
@@ -111,7 +121,10 @@ async fn a_new_session_gets_the_same_task_under_the_same_fence() {
     assert_eq!(code(&node.waits().await), Some(Code::SessionSuperseded));
     node.session = new;
     node.succeeds(&town, &again).await;
-    assert_eq!(town.until_task(asked, TaskState::is_end).await.state, TaskState::Succeeded);
+    assert_eq!(
+        town.until_task(asked, TaskState::is_end).await.state,
+        TaskState::Succeeded
+    );
     town.end().await;
 }
 
@@ -123,17 +136,30 @@ async fn a_cancelled_task_is_never_handed_out_and_a_running_one_is_asked_to_stop
     let task = node.claim().await;
     node.beats(&task, Some(town.db.clock().now())).await;
     let queued = Tenant::new("bob", 20_002).moves_in(&town, node.id()).await;
-    assert_eq!(cancel(&town, queued).await.expect("cancelled").state, TaskState::Cancelled);
+    assert_eq!(
+        cancel(&town, queued).await.expect("cancelled").state,
+        TaskState::Cancelled
+    );
 
     // A wait that is held long hears of it.
     let (heard, asked) = tokio::join!(node.offered(), cancel(&town, running));
-    assert_eq!(asked.expect("noted").state, TaskState::Started, "it ends when its node says so");
+    assert_eq!(
+        asked.expect("noted").state,
+        TaskState::Started,
+        "it ends when its node says so"
+    );
     assert_eq!((heard.cancel, heard.tasks.len()), (vec![running], 0));
     node.reports(&town, &task, Outcome::Cancelled, Some(Code::TaskCancelled))
         .await;
-    assert_eq!(town.until_task(running, TaskState::is_end).await.state, TaskState::Cancelled);
+    assert_eq!(
+        town.until_task(running, TaskState::is_end).await.state,
+        TaskState::Cancelled
+    );
     let refused = cancel(&town, running).await.expect_err("it has ended");
-    assert_eq!(refused.downcast::<Refused>().expect("a refusal").code(), Some(Code::StateConflict));
+    assert_eq!(
+        refused.downcast::<Refused>().expect("a refusal").code(),
+        Some(Code::StateConflict)
+    );
     town.end().await;
 }
 
@@ -142,7 +168,11 @@ async fn a_queue_is_bounded_and_two_probes_in_a_row_are_one() {
     let town = standing().await;
     let node = Puppet::ready(&town, "busy").await;
     let first = probe(&town, node.id()).await;
-    assert_eq!(probe(&town, node.id()).await.id, first.id, "asked twice within ten seconds");
+    assert_eq!(
+        probe(&town, node.id()).await.id,
+        first.id,
+        "asked twice within ten seconds"
+    );
     town.db.clock().advance(11_000);
     let second = probe(&town, node.id()).await;
     assert_ne!(second.id, first.id, "an old one is not shared");
@@ -193,31 +223,40 @@ async fn a_held_wait_is_woken_and_not_polled() {
     town.end().await;
 }
 
+/// The loops of two replicas make some twenty transactions a second. Fifty nodes that asked even once every two
+/// seconds would make as many again; the counters lag by seconds, so a later look may be the true one.
 #[tokio::test(flavor = "multi_thread")]
-async fn fifty_idle_waits_ask_the_database_no_more_than_none() {
+async fn fifty_idle_waits_ask_the_database_nothing() {
     let town = Arc::new(Town::tuned(EXE, quiet_and_long).await);
     let ready = |n: i32| {
         let town = town.clone();
         async move { Puppet::ready(&town, &format!("idle-{n}")).await }
     };
     let nodes = (0..50).map(ready).collect::<JoinSet<_>>().join_all().await;
-    let alone = transactions(&town).await;
-    let mut waits: JoinSet<_> = nodes.into_iter().map(|node| async move { node.waits().await }).collect();
-    let with_waits = transactions(&town).await;
+    let mut waits: JoinSet<_> = nodes
+        .into_iter()
+        .map(|node| async move { node.waits().await })
+        .collect();
+    eventually("a quiet three seconds", async || match transactions(&town).await {
+        few if few < 100 => Ok(()),
+        many => Err(many),
+    })
+    .await;
     let answered = waits.try_join_next();
     assert!(answered.is_none(), "nobody has anything to do: {answered:?}");
     drop(waits);
-    // Polled even once every two seconds, fifty nodes would add a hundred.
-    assert!(with_waits < alone + 50, "{alone} without, {with_waits} with fifty waits");
     Arc::into_inner(town).expect("nobody else is left").end().await;
 }
 
-/// Transactions within four seconds: the time itself is what is measured.
+/// Transactions within three seconds: the time itself is what is measured.
 async fn transactions(town: &Town) -> i64 {
-    let mut conn = sqlx::PgConnection::connect_with(&town.db.superuser()).await.expect("connects");
+    let mut conn = sqlx::PgConnection::connect_with(&town.db.superuser())
+        .await
+        .expect("connects");
     let mut counts = Vec::new();
-    for pause_s in [4, 0] {
-        let count: i64 = sqlx::query_scalar("select xact_commit + xact_rollback from pg_stat_database where datname = $1")
+    for pause_s in [3, 0] {
+        let sql = "select xact_commit + xact_rollback from pg_stat_database where datname = $1";
+        let count: i64 = sqlx::query_scalar(sql)
             .bind(town.db.name())
             .fetch_one(&mut conn)
             .await

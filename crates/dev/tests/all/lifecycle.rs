@@ -56,7 +56,10 @@ async fn a_silent_node_is_stale_and_only_a_probe_brings_it_back() {
     assert!(stale.waiting.is_some(), "it says why and what helps");
     running.agent.release();
     let back = town.until_node(node, NodeState::Ready).await;
-    assert!(back.last_probe_at > Some(stale.state_since), "a probe after the silence: {back:?}");
+    assert!(
+        back.last_probe_at > Some(stale.state_since),
+        "a probe after the silence: {back:?}"
+    );
     assert_eq!(back.epoch, 1);
     running.stop();
     town.end().await;
@@ -70,10 +73,15 @@ async fn quarantine_stops_tasks_but_not_what_runs() {
     let task = node.claim().await;
     let queued = Tenant::new("bob", 20_002).moves_in(&town, node.id()).await;
     let reason = json!({ "reason": "smells of smoke" });
-    act(&town, node.id(), "quarantine", reason.clone()).await.expect("put aside");
+    act(&town, node.id(), "quarantine", reason.clone())
+        .await
+        .expect("put aside");
 
     let waited = node.waits().await;
-    assert_eq!((waited.status.as_u16(), code(&waited)), (403, Some(Code::NodeQuarantined)));
+    assert_eq!(
+        (waited.status.as_u16(), code(&waited)),
+        (403, Some(Code::NodeQuarantined))
+    );
     assert_eq!(
         refused(act(&town, node.id(), "probe", json!({})).await),
         Some(Code::NodeQuarantined)
@@ -86,8 +94,14 @@ async fn quarantine_stops_tasks_but_not_what_runs() {
     assert_eq!(town.show_node(node.id()).await.state, NodeState::Quarantined);
     town.until_task(queued, |state| state == TaskState::Queued).await;
 
-    act(&town, node.id(), "unquarantine", reason.clone()).await.expect("let go");
-    assert_eq!(town.show_node(node.id()).await.state, NodeState::Enrolling, "not ready yet");
+    act(&town, node.id(), "unquarantine", reason.clone())
+        .await
+        .expect("let go");
+    assert_eq!(
+        town.show_node(node.id()).await.state,
+        NodeState::Enrolling,
+        "not ready yet"
+    );
     let mut probed = false;
     while !probed {
         for task in node.offered().await.tasks {
@@ -127,7 +141,10 @@ async fn a_held_wait_ends_when_its_node_is_quarantined_or_removed_and_the_name_i
     .await;
     let lost = town.until_task(open, TaskState::is_end).await;
     assert_eq!((lost.state, lost.code), (TaskState::Failed, Some(Code::NodeLost)));
-    assert_eq!(refused(act(&town, node.id(), "remove", reason).await), Some(Code::NotFound));
+    assert_eq!(
+        refused(act(&town, node.id(), "remove", reason).await),
+        Some(Code::NotFound)
+    );
 
     let heir = Puppet::ready(&town, "gone").await;
     assert_ne!(heir.id(), node.id());
@@ -155,7 +172,11 @@ async fn enrolling_again_raises_the_epoch_and_ends_everything_of_the_old_one() {
         }
     })
     .await;
-    assert_eq!(code(&node.succeeds(&town, &task).await), Some(Code::CertRevoked), "nor may it report");
+    assert_eq!(
+        code(&node.succeeds(&town, &task).await),
+        Some(Code::CertRevoked),
+        "nor may it report"
+    );
     assert!(anew.opens(|_| {}).await.status.is_success());
     let probe = anew.claim().await;
     assert!(anew.succeeds(&town, &probe).await.status.is_success());
@@ -207,7 +228,10 @@ async fn a_departure_that_cannot_be_proved_quarantines_the_node() {
     });
     let moved_out = tenant.moves_out(&town, node).await;
     let failed = town.until_task(moved_out, TaskState::is_end).await;
-    assert_eq!((failed.state, failed.code), (TaskState::Failed, Some(Code::AbsenceNotProved)));
+    assert_eq!(
+        (failed.state, failed.code),
+        (TaskState::Failed, Some(Code::AbsenceNotProved))
+    );
     town.until_node(node, NodeState::Quarantined).await;
 
     // An operator has cleaned up: what brings the node back is a probe, not a word.
@@ -216,7 +240,9 @@ async fn a_departure_that_cannot_be_proved_quarantines_the_node() {
         state["immovable"] = json!([]);
     });
     let since = town.show_node(node).await.state_since;
-    act(&town, node, "unquarantine", json!({ "reason": "cleaned by hand" })).await.expect("let go");
+    act(&town, node, "unquarantine", json!({ "reason": "cleaned by hand" }))
+        .await
+        .expect("let go");
     let back = town.until_node(node, NodeState::Ready).await;
     assert!(back.last_probe_at > Some(since));
     running.stop();
@@ -232,9 +258,15 @@ async fn a_machine_with_gpus_lets_nobody_out_without_a_reset_proof() {
     town.until_task(moved_in, |state| state == TaskState::Succeeded).await;
     let moved_out = tenant.moves_out(&town, node).await;
     let failed = town.until_task(moved_out, TaskState::is_end).await;
-    assert_eq!((failed.state, failed.code), (TaskState::Failed, Some(Code::ResetProofUnavailable)));
+    assert_eq!(
+        (failed.state, failed.code),
+        (TaskState::Failed, Some(Code::ResetProofUnavailable))
+    );
     let host = read(&running.dir.host().join("state.json"));
-    assert_eq!(host["state"]["accounts"]["ada"]["locked"], false, "nothing was touched: {host}");
+    assert_eq!(
+        host["state"]["accounts"]["ada"]["locked"], false,
+        "nothing was touched: {host}"
+    );
     town.until_node(node, NodeState::Quarantined).await;
     running.stop();
     town.end().await;
@@ -248,17 +280,28 @@ async fn agents_one_step_apart_work_and_a_build_is_asked_only_for_what_it_has() 
         let opened = node.opens(|request| request.versions.protocol = protocol).await;
         assert_eq!(opened.status.is_success(), works, "protocol {protocol}");
         if !works {
-            assert_eq!((opened.status.as_u16(), code(&opened)), (426, Some(Code::AgentIncompatible)));
+            assert_eq!(
+                (opened.status.as_u16(), code(&opened)),
+                (426, Some(Code::AgentIncompatible))
+            );
         }
     }
-    let bare = node.opens(|request| request.task_types.retain(|t| t.task_type != "diag.health_probe")).await;
+    let bare = node
+        .opens(|request| request.task_types.retain(|t| t.task_type != "diag.health_probe"))
+        .await;
     assert!(bare.status.is_success());
     let refused = town
         .api()
         .post::<TaskView>(&format!("/v1/nodes/{}/probe", node.id()), &json!({}))
         .await;
-    let refused = refused.expect_err("it has no such type").downcast::<Refused>().expect("an answer");
-    assert_eq!((refused.status.as_u16(), refused.code()), (422, Some(Code::NodeLacksTaskType)));
+    let refused = refused
+        .expect_err("it has no such type")
+        .downcast::<Refused>()
+        .expect("an answer");
+    assert_eq!(
+        (refused.status.as_u16(), refused.code()),
+        (422, Some(Code::NodeLacksTaskType))
+    );
     town.end().await;
 }
 
@@ -274,13 +317,19 @@ async fn a_control_plane_that_is_not_for_development_refuses_a_simulated_node() 
     let door = enrolment_door(&token);
     let request = Keys::new().enrol_request(&token);
     let answer = post(&door, "/internal/v1/enroll", &request).await;
-    assert_eq!((answer.status.as_u16(), code(&answer)), (403, Some(Code::SimulatedNodeRefused)));
+    assert_eq!(
+        (answer.status.as_u16(), code(&answer)),
+        (403, Some(Code::SimulatedNodeRefused))
+    );
     refused_in_the_audit(&town, enrolment.node.id, "node.enrol").await;
 
     // The token was not used up. Who comes in as real cannot turn out to be simulated later.
     let liar = Puppet::claiming(&enrolment.token, |request| request.simulated = false).await;
     let opened = liar.opens(|request| request.simulated = true).await;
-    assert_eq!((opened.status.as_u16(), code(&opened)), (403, Some(Code::SimulatedNodeRefused)));
+    assert_eq!(
+        (opened.status.as_u16(), code(&opened)),
+        (403, Some(Code::SimulatedNodeRefused))
+    );
     refused_in_the_audit(&town, liar.id(), "node.session").await;
     town.end().await;
 }
@@ -289,5 +338,8 @@ async fn refused_in_the_audit(town: &Town, node: NodeId, action: &str) {
     let path = format!("/v1/audit?target={node}&action={action}");
     let rows: Page<AuditRow> = town.api().get(&path).await.expect("the audit is read");
     let row = rows.items.first().expect("a row");
-    assert_eq!((row.outcome.as_str(), row.code.as_deref()), ("refused", Some("simulated_node_refused")));
+    assert_eq!(
+        (row.outcome.as_str(), row.code.as_deref()),
+        ("refused", Some("simulated_node_refused"))
+    );
 }

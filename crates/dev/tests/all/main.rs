@@ -1,5 +1,9 @@
 //! The walks: everything real but the hardware. One file per walk or scenario.
 
+mod abuse;
+mod bad_input;
+mod cli;
+mod dev_command;
 mod dispatch;
 mod lifecycle;
 mod played;

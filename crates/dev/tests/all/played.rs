@@ -71,6 +71,7 @@ impl Puppet {
     ) -> Response {
         let mut result = self.result(task, town.db.clock().now());
         (result.outcome, result.code) = (outcome, code);
-        self.land(task.task_id, task.fence, result.sign(&self.keys.result)).await
+        self.land(task.task_id, task.fence, result.sign(&self.keys.result))
+            .await
     }
 }

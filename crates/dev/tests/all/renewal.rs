@@ -49,7 +49,10 @@ async fn certificates_rotate_under_load_and_no_task_fails() {
         let task = town.until_task(task, TaskState::is_end).await;
         assert_eq!(task.state, TaskState::Succeeded, "{task:?}");
         moved_in += 1;
-        let (working, device) = (certificates(&town, node, "working").await, certificates(&town, node, "device").await);
+        let (working, device) = (
+            certificates(&town, node, "working").await,
+            certificates(&town, node, "device").await,
+        );
         let vouched = device.first().filter(|d| d.generation > 1);
         if working.len() > 4 && vouched.is_some_and(|device| working[0].not_before > device.not_before) {
             break;
@@ -60,7 +63,10 @@ async fn certificates_rotate_under_load_and_no_task_fails() {
     let generations: Vec<u64> = working.iter().map(|c| c.generation).collect();
     assert_eq!(generations, (1..=working.len() as u64).collect::<Vec<_>>());
     let used = working.iter().filter(|c| c.first_used_at.is_some()).count();
-    assert!(used >= working.len() - 1, "each was used, but perhaps the newest: {working:?}");
+    assert!(
+        used >= working.len() - 1,
+        "each was used, but perhaps the newest: {working:?}"
+    );
     assert_eq!(town.show_node(node).await.epoch, 1);
     running.stop();
     town.end().await;
@@ -92,7 +98,12 @@ async fn a_revoked_certificate_is_refused_within_five_seconds_on_what_is_open() 
     let node = Puppet::ready(&town, "stolen").await;
     let pings = || async { code(&node.get("ping").await) };
     assert_eq!((pings().await, pings().await), (None, None));
-    let serial = town.show_node(node.id()).await.certificate.expect("a certificate").serial;
+    let serial = town
+        .show_node(node.id())
+        .await
+        .certificate
+        .expect("a certificate")
+        .serial;
     let path = format!("/v1/nodes/{}/certificates/{serial}/revoke", node.id());
     let (waited, took) = tokio::join!(
         async {

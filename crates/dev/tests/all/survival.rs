@@ -54,7 +54,10 @@ struct Dice(u64);
 
 impl Dice {
     fn roll(&mut self, sides: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % sides
     }
 }
@@ -127,7 +130,10 @@ async fn agent_and_executor_killed_at_random_moments_lose_nothing_and_double_not
 async fn a_replica_that_is_replaced_under_load_is_not_missed() {
     let mut town = Town::tuned(EXE, brisk).await;
     let (node, mut running) = town.node("steady", Profile::Cpu).await;
-    let api = town.api().at(&town.platform.public_urls[0]).expect("the one that stays");
+    let api = town
+        .api()
+        .at(&town.platform.public_urls[0])
+        .expect("the one that stays");
     for round in 0..3 {
         let mut asked = Vec::new();
         for n in 0..4 {
@@ -142,7 +148,10 @@ async fn a_replica_that_is_replaced_under_load_is_not_missed() {
     let task = Tenant::new("last", 30_001).moves_in(&town, node).await;
     town.until_task(task, |state| state == TaskState::Succeeded).await;
     let came = comings_and_goings(&running);
-    assert!(came.len() == 13 && came.values().all(|seen| *seen == (1, 0)), "{came:?}");
+    assert!(
+        came.len() == 13 && came.values().all(|seen| *seen == (1, 0)),
+        "{came:?}"
+    );
     running.stop();
     town.end().await;
 }
@@ -154,8 +163,13 @@ async fn ended(api: &dev::api::Api, tasks: Vec<TaskId>) {
         let api = api.clone();
         waits.spawn(async move {
             base::testing::eventually("the task succeeds", async || {
-                let task: model::api::TaskView = api.get(&format!("/v1/tasks/{id}")).await.map_err(|e| e.to_string())?;
-                if task.state == TaskState::Succeeded { Ok(()) } else { Err(task.state.to_string()) }
+                let task: model::api::TaskView =
+                    api.get(&format!("/v1/tasks/{id}")).await.map_err(|e| e.to_string())?;
+                if task.state == TaskState::Succeeded {
+                    Ok(())
+                } else {
+                    Err(task.state.to_string())
+                }
             })
             .await;
         });
