@@ -148,7 +148,7 @@ table intent column withdrawn_at timestamp with time zone
 table intent constraint intent_id_key UNIQUE (id)
 table intent constraint intent_pkey PRIMARY KEY (sha256)
 table intent constraint intent_sha256_check CHECK ((length(sha256) = 32))
-table intent index CREATE INDEX intent_by_allocation ON public.intent USING btree (allocation_id, generation)
+table intent index CREATE UNIQUE INDEX intent_by_allocation ON public.intent USING btree (allocation_id, generation)
 table intent index CREATE UNIQUE INDEX intent_id_key ON public.intent USING btree (id)
 table intent index CREATE UNIQUE INDEX intent_pkey ON public.intent USING btree (sha256)
 table intent owner gpuaas_owner
@@ -165,6 +165,8 @@ table node column manifest_version bigint
 table node column mode text not null
 table node column name text not null
 table node column op_counter bigint not null default 0
+table node column probe_asked_at timestamp with time zone
+table node column probe_tries integer not null default 0
 table node column result_public bytea
 table node column resume_state text
 table node column self_probe jsonb

@@ -26,6 +26,9 @@ create table if not exists node (
     last_seen_at        timestamptz,
     last_probe          jsonb,
     last_probe_at       timestamptz,
+    -- When a probe was last asked for, and how often since one succeeded: each further one waits longer.
+    probe_asked_at      timestamptz,
+    probe_tries         int not null default 0,
     self_probe          jsonb,
     self_probe_at       timestamptz,
     created_at          timestamptz not null,
@@ -93,7 +96,8 @@ create table if not exists intent (
     withdrawn_at   timestamptz,
     created_at     timestamptz not null
 );
-create index if not exists intent_by_allocation on intent (allocation_id, generation);
+-- Two wishes of one generation would share their operations.
+create unique index if not exists intent_by_allocation on intent (allocation_id, generation);
 
 create sequence if not exists task_fence;
 

@@ -2,6 +2,7 @@
 //! who did it, together or not at all; only after the commit does it wake those who wait. Dropped without `commit`,
 //! it leaves nothing. There is no other way to write a business table.
 
+use ::metrics::counter;
 use model::id::{AuditId, EventId};
 use model::signal::Code;
 use model::time::Timestamp;
@@ -12,10 +13,13 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use crate::db::Db;
+use crate::metrics::AUDIT_SUPPRESSED;
 use crate::wake::Topic;
 
 mod actor;
+mod limit;
 pub use actor::{Actor, ActorKind, Target};
+pub(crate) use limit::Limiter;
 
 /// An open change. Its audit row is written at `commit`, in the same transaction as everything else.
 pub struct Change {
@@ -66,7 +70,8 @@ impl Db {
         })
     }
 
-    /// Records that authority was refused. Its own transaction: the refused change has none.
+    /// Records that authority was refused. Its own transaction: the refused change has none. The same refusal over and
+    /// over is counted rather than written.
     pub async fn refusal(
         &self,
         actor: &Actor,
@@ -74,6 +79,11 @@ impl Db {
         target: impl Into<Target>,
         code: Code,
     ) -> sqlx::Result<()> {
+        let key = format!("{} {} {action} {code}", actor.kind.as_str(), actor.id);
+        if !self.refusals().allows(key) {
+            counter!(AUDIT_SUPPRESSED, "action" => action, "code" => code.as_str()).increment(1);
+            return Ok(());
+        }
         self.record(actor, action, target.into(), Outcome::Refused(code)).await
     }
 

@@ -1,7 +1,7 @@
 //! What the person at the server's own keyboard can do: make the keys, make the first administrator.
 
 use base::App;
-use base::auth::bootstrap_admin;
+use base::auth::{NewToken, admin_token, bootstrap_admin};
 use fleet::trust;
 
 /// `gpuaasd trust init`.
@@ -25,9 +25,19 @@ pub async fn trust_init(app: &App) -> anyhow::Result<String> {
 /// `gpuaasd admin bootstrap NAME`. The secret goes to standard output once.
 pub async fn bootstrap(app: &App, name: &str) -> anyhow::Result<String> {
     let token = bootstrap_admin(&app.db, name).await?;
-    Ok(format!(
+    Ok(shown(name, &token))
+}
+
+/// `gpuaasd admin token NAME`: whoever can run programs on the server is not locked out. Audited.
+pub async fn token(app: &App, name: &str) -> anyhow::Result<String> {
+    let token = admin_token(&app.db, name).await?;
+    Ok(shown(name, &token))
+}
+
+fn shown(name: &str, token: &NewToken) -> String {
+    format!(
         "{}\n\nThis token of {name} is shown once and ends at {}. Use it:\n  printf %s TOKEN | gpuaas auth login --url URL --with-token\n",
         token.secret.reveal(),
         token.expires_at
-    ))
+    )
 }

@@ -70,6 +70,12 @@ enum Admin {
         #[command(flatten)]
         flags: Flags,
     },
+    /// Make a new token for an administrator, or a new administrator: the way back in, on the server only
+    Token {
+        name: String,
+        #[command(flatten)]
+        flags: Flags,
+    },
 }
 
 fn main() -> ExitCode {
@@ -98,6 +104,9 @@ async fn dispatch(command: Command) -> anyhow::Result<()> {
         Command::Trust(Trust::Init { flags }) => one_shot(flags, async |app| admin::trust_init(app).await).await,
         Command::Admin(Admin::Bootstrap { name, flags }) => {
             one_shot(flags, async |app| admin::bootstrap(app, &name).await).await
+        }
+        Command::Admin(Admin::Token { name, flags }) => {
+            one_shot(flags, async |app| admin::token(app, &name).await).await
         }
         Command::Config { flags } => {
             for line in flags.resolve()?.explain() {

@@ -3,6 +3,7 @@
 
 use data_encoding::{BASE64, BASE64URL_NOPAD, HEXLOWER};
 use model::digest::Sha256;
+use model::node_api::CertificateKind;
 use model::socket::NodeIdentity;
 use model::time::Timestamp;
 use serde::Serialize;
@@ -82,6 +83,7 @@ impl Device {
         &self,
         keys: &Keys,
         csr_pem: &str,
+        kind: CertificateKind,
         audiences: &[String],
         now: Timestamp,
     ) -> Result<String, DeviceError> {
@@ -104,6 +106,7 @@ impl Device {
             exp: now_s + TOKEN_S,
             jti: HEXLOWER.encode(&rand::random::<[u8; 32]>()),
             sans: [&self.uri],
+            kind,
             cnf: Confirmation {
                 csr_sha256: BASE64URL_NOPAD.encode(Sha256::of(&csr).as_bytes()),
             },
@@ -156,6 +159,8 @@ struct Claims<'a> {
     exp: i64,
     jti: String,
     sans: [&'a str; 1],
+    /// What for: the agent cannot turn a token for its own key into a device credential.
+    kind: CertificateKind,
     cnf: Confirmation,
 }
 

@@ -71,7 +71,7 @@ pub(crate) fn renew_token(
             (csr.clone(), Some(csr))
         }
     };
-    let token = device.token(&node.keys, &csr, store.token_audiences(), now);
+    let token = device.token(&node.keys, &csr, kind, store.token_audiences(), now);
     token.map(|jwt| (jwt, ours)).map_err(|error| match error {
         DeviceError::CsrMalformed => Refusal::new(Code::CsrInvalid, error.to_string()),
         other => Refusal::new(Code::Internal, other.to_string()),

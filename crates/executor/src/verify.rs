@@ -62,7 +62,7 @@ pub(crate) fn judge(offer: &Offer, here: &Here<'_>) -> Verdict {
         floor: here.book.floor().time,
         server: Some(offer.server_time),
     };
-    let payload_sha256 = digest_of(&offer.envelope);
+    let payload_sha256 = offer.envelope.payload_digest();
     let refused = |op_id, refusal| {
         Verdict::Refused(Refused {
             refusal,
@@ -123,12 +123,4 @@ fn busy(task: &Task, running: &[(TaskType, Option<String>)]) -> bool {
     let subject = task.subject();
     let same_subject = subject.is_some() && running.iter().any(|(_, other)| *other == subject);
     same_subject || same_type >= task_type.spec().running_per_node as usize
-}
-
-/// Of the payload as it was received; of its text where that is not base64.
-fn digest_of(envelope: &Envelope) -> Sha256 {
-    match envelope.payload_unverified() {
-        Ok(payload) => Sha256::of(&payload),
-        Err(_) => Sha256::of(envelope.payload.as_bytes()),
-    }
 }

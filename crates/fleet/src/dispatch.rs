@@ -67,7 +67,14 @@ impl Dispatch {
         }
     }
 
-    /// Everybody looks again: an identity was revoked, or there is a new manifest.
+    /// Whoever waits for this node asks again whether it may.
+    pub fn nudge(&self, node: NodeId) {
+        if let Some(held) = lock(&self.board).held.get(&node) {
+            held.bell.notify_waiters();
+        }
+    }
+
+    /// Everybody looks again: there is a new manifest.
     pub fn ring_all(&self) {
         for held in lock(&self.board).held.values() {
             held.bell.notify_waiters();

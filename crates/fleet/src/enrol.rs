@@ -35,10 +35,16 @@ pub async fn issue(
     node: NodeId,
     board_serial: Option<&str>,
 ) -> Answer<(EnrolmentToken, Timestamp)> {
+    // A new token for a host ends the one before it.
+    let at = OffsetDateTime::from(change.at());
+    sqlx::query("update enrolment set expires_at = least(expires_at, $2) where node_id = $1 and used_by is null")
+        .bind(node.uuid())
+        .bind(at)
+        .execute(change.conn())
+        .await?;
     let secret = BASE64URL_NOPAD.encode(&rand::random::<[u8; 32]>());
     let expires_at = change.at().plus_s(TOKEN_LIFE_S);
     let id = EnrolmentId::new();
-    let at = OffsetDateTime::from(change.at());
     sqlx::query(
         "insert into enrolment (id, node_id, secret_sha256, board_serial, expires_at, created_at) values ($1, $2, $3, $4, $5, $6)",
     )
@@ -66,7 +72,6 @@ pub async fn issue(
 #[derive(sqlx::FromRow)]
 struct EnrolmentRow {
     id: Uuid,
-    node_id: Uuid,
     board_serial: Option<String>,
     expires_at: OffsetDateTime,
     used_by: Option<Vec<u8>>,
@@ -75,64 +80,86 @@ struct EnrolmentRow {
 }
 
 pub async fn enrol(fleet: &Fleet, request: EnrolRequest) -> Answer<EnrolAnswer> {
-    let hostname: String = request.facts.hostname.chars().take(64).collect();
-    let actor = Actor::new(ActorKind::Node, format!("unenrolled:{hostname}"), correlation_id());
-    match attempt(fleet, &actor, &request).await {
-        Err((target, error)) if error.status().is_client_error() => {
-            if error.code == Code::EnrollTokenUsed {
-                metrics::counter!(ALARMS, "code" => error.code.as_str()).increment(1);
-            }
-            let target = target.unwrap_or_else(|| Target::new("enrolment", "unknown"));
-            fleet.app.db.refusal(&actor, "node.enrol", target, error.code).await?;
-            Err(error)
+    let secret_sha256 = Sha256::of(request.secret.as_bytes());
+    let node: Option<Uuid> = sqlx::query_scalar("select node_id from enrolment where secret_sha256 = $1")
+        .bind(secret_sha256.as_bytes().as_slice())
+        .fetch_optional(fleet.app.db.read())
+        .await?;
+    let Some(node) = node.map(NodeId::from) else {
+        // Whoever does not even know a secret is nobody: no name of theirs is kept.
+        let stranger = Actor::new(ActorKind::Node, "stranger", correlation_id());
+        let target = Target::new("enrolment", "unknown");
+        fleet
+            .app
+            .db
+            .refusal(&stranger, "node.enrol", target, Code::EnrollTokenInvalid)
+            .await?;
+        return Err(Code::EnrollTokenInvalid.into());
+    };
+    let actor = Actor::new(
+        ActorKind::Node,
+        format!("unenrolled:{}", hostname(&request)),
+        correlation_id(),
+    );
+    let answer = attempt(fleet, &actor, node, &secret_sha256, &request).await;
+    if let Err(error) = &answer
+        && error.status().is_client_error()
+    {
+        if error.code == Code::EnrollTokenUsed {
+            metrics::counter!(ALARMS, "code" => error.code.as_str()).increment(1);
         }
-        Err((_, error)) => Err(error),
-        Ok(answer) => Ok(answer),
+        fleet.app.db.refusal(&actor, "node.enrol", node, error.code).await?;
     }
+    answer
 }
 
-type Refused = (Option<Target>, ApiError);
+/// Written by somebody not yet let in, and kept for ever: only what a hostname is made of.
+fn hostname(request: &EnrolRequest) -> String {
+    let plain = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-');
+    request.facts.hostname.chars().filter(plain).take(63).collect()
+}
 
-async fn attempt(fleet: &Fleet, actor: &Actor, request: &EnrolRequest) -> Result<EnrolAnswer, Refused> {
-    let unnamed = |error: ApiError| (None, error);
-    let secret_sha256 = Sha256::of(request.secret.as_bytes());
-    let mut change = fleet
-        .app
-        .db
-        .change(actor, "node.enrol", Target::new("enrolment", ""))
-        .await
-        .map_err(|e| unnamed(e.into()))?;
-    let row: Option<EnrolmentRow> = sqlx::query_as(
-        "select id, node_id, board_serial, expires_at, used_by, used_at, answer from enrolment where secret_sha256 = $1 for update",
+async fn attempt(
+    fleet: &Fleet,
+    actor: &Actor,
+    id: NodeId,
+    secret_sha256: &Sha256,
+    request: &EnrolRequest,
+) -> Answer<EnrolAnswer> {
+    let device_key = key_digest(&request.device_csr)?;
+    if key_digest(&request.working_csr)? == device_key {
+        return Err(ApiError::new(Code::CsrInvalid).message("device and working certificate need keys of their own"));
+    }
+    let mut change = fleet.app.db.change(actor, "node.enrol", id).await?;
+    // The node first, as everybody locks.
+    let node = state::lock(&mut change, id).await?;
+    let row: EnrolmentRow = sqlx::query_as(
+        "select id, board_serial, expires_at, used_by, used_at, answer from enrolment where secret_sha256 = $1 for update",
     )
     .bind(secret_sha256.as_bytes().as_slice())
-    .fetch_optional(change.conn())
-    .await
-    .map_err(|e| unnamed(e.into()))?;
-    let row = row.ok_or_else(|| unnamed(Code::EnrollTokenInvalid.into()))?;
-    let node = NodeId::from(row.node_id);
-    let named = |error: ApiError| (Some(Target::from(node)), error);
-    let device_key = device_key(&request.device_csr).map_err(named)?;
-    if let Some(answer) = repeat(&row, &device_key, change.at()).map_err(named)? {
+    .fetch_one(change.conn())
+    .await?;
+    if let Some(answer) = repeat(&row, &node, &device_key, change.at())? {
         return Ok(answer);
     }
-    let locked = state::lock(&mut change, node).await.map_err(named)?;
-    may_enrol(fleet, request, &row).map_err(named)?;
-    admit(fleet, change, &row, &locked, request, &device_key)
-        .await
-        .map_err(named)
+    may_enrol(fleet, request, &row)?;
+    admit(fleet, change, &row, &node, request, &device_key).await
 }
 
 /// The stored answer, if the same device asks again; an error, if somebody else does.
-fn repeat(row: &EnrolmentRow, device_key: &Sha256, now: Timestamp) -> Answer<Option<EnrolAnswer>> {
+fn repeat(row: &EnrolmentRow, node: &NodeRow, device_key: &Sha256, now: Timestamp) -> Answer<Option<EnrolAnswer>> {
     match (&row.used_by, row.used_at, &row.answer) {
         (None, ..) => Ok(None),
         (Some(used_by), Some(used_at), Some(answer))
             if used_by.as_slice() == device_key.as_bytes() && now < Timestamp::from(used_at).plus_s(REPEAT_S) =>
         {
-            serde_json::from_value(answer.clone())
-                .map(Some)
-                .map_err(ApiError::internal)
+            let answer: EnrolAnswer = serde_json::from_value(answer.clone()).map_err(ApiError::internal)?;
+            // Enrolled again with a later token: what this one gave is over.
+            if answer.epoch == node.epoch as u64 {
+                Ok(Some(answer))
+            } else {
+                Err(Code::EnrollTokenUsed.into())
+            }
         }
         (Some(_), ..) => Err(Code::EnrollTokenUsed.into()),
     }
@@ -228,7 +255,7 @@ async fn admit(
     if used.rows_affected() != 1 {
         return Err(Code::EnrollTokenUsed.into());
     }
-    change.also("node.enrolled", id).detail(json!({
+    change.detail(json!({
         "epoch": epoch, "simulated": request.simulated, "serial": working.serial, "device_serial": device.serial,
     }));
     change.event(
@@ -242,7 +269,7 @@ async fn admit(
 }
 
 /// The digest of the key that a request proves to hold.
-fn device_key(csr_pem: &str) -> Answer<Sha256> {
+fn key_digest(csr_pem: &str) -> Answer<Sha256> {
     if csr_pem.len() > 16 * 1024 {
         return Err(Code::CsrInvalid.into());
     }

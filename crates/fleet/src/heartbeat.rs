@@ -2,10 +2,12 @@
 
 use base::http::Answer;
 use base::tx::Actor;
-use model::id::SessionId;
+use base::wake::Topic;
+use model::id::{SessionId, TaskId};
 use model::node_api::{HeartbeatAnswer, HeartbeatRequest, HeldTask};
 use model::signal::Code;
 use serde_json::json;
+use sqlx::PgConnection;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
@@ -26,43 +28,85 @@ pub async fn beat(
         return Err(Code::FieldInvalid.into());
     }
     if !request.tasks.is_empty() {
-        for (id, from) in name(fleet, caller, session, &request.tasks).await? {
-            // Only the first time: from then on it only keeps its lease.
-            if from != "started" {
-                note_started(fleet, actor, id).await?;
-            }
-        }
+        keep(fleet, caller, actor, session, &request.tasks).await?;
     }
     Ok(HeartbeatAnswer {
         cancel: tasks::to_cancel(fleet.app.db.read(), caller.node_id).await?,
     })
 }
 
-/// Renews the leases of what is named, under the fence it was given; returns what has just started.
+/// Keeps the leases of what is named. That a task has started is a decision, with its event and audit row in the same
+/// transaction; that it goes on is not.
+async fn keep(fleet: &Fleet, caller: &NodeCaller, actor: &Actor, session: SessionId, held: &[HeldTask]) -> Answer<()> {
+    let starting: Vec<Uuid> = held
+        .iter()
+        .filter(|t| t.started_at.is_some())
+        .map(|t| t.task_id.uuid())
+        .collect();
+    let news = !starting.is_empty() && tasks::any_not_started(fleet.app.db.read(), &starting).await?;
+    if !news {
+        let mut conn = fleet.app.db.bookkeeping().acquire().await?;
+        let named = name(&mut conn, fleet, caller, session, held).await?;
+        // A beat that only keeps a lease is nobody's news.
+        if named.iter().any(|task| task.changed) {
+            fleet.app.wake.raise(Topic::Tasks);
+        }
+        return Ok(());
+    }
+    let mut change = fleet.app.db.change(actor, "node.heartbeat", caller.node_id).await?;
+    for task in name(change.conn(), fleet, caller, session, held).await? {
+        if task.started && task.was != "started" {
+            let id = TaskId::from(task.id);
+            change
+                .also("task.start", id)
+                .event("task.started", id, json!({ "node_id": caller.node_id }));
+        }
+    }
+    change.wake(Topic::Tasks);
+    change.commit().await?;
+    Ok(())
+}
+
+#[derive(sqlx::FromRow)]
+struct Named {
+    id: Uuid,
+    was: String,
+    started: bool,
+    changed: bool,
+}
+
+/// One statement for everything that is named, under the fence it was given.
 async fn name(
+    conn: &mut PgConnection,
     fleet: &Fleet,
     caller: &NodeCaller,
     session: SessionId,
     held: &[HeldTask],
-) -> Answer<Vec<(Uuid, String)>> {
+) -> Answer<Vec<Named>> {
     let now = fleet.app.clock.now();
     let ids: Vec<Uuid> = held.iter().map(|t| t.task_id.uuid()).collect();
     let fences: Vec<i64> = held.iter().map(|t| t.fence as i64).collect();
     let phases: Vec<String> = held.iter().map(|t| t.phase.chars().take(64).collect()).collect();
     let started: Vec<Option<OffsetDateTime>> = held.iter().map(|t| t.started_at.map(Into::into)).collect();
-    let rows: Vec<(Uuid, String, bool, bool)> = sqlx::query_as(
+    let named = sqlx::query_as(
         "with named as (
-             select task.id, task.state as was, task.version as had, held.phase, held.started_at
+             select task.id, task.state as was, task.phase as had, held.phase, held.started_at
              from task join unnest($1::uuid[], $2::bigint[], $3::text[], $4::timestamptz[]) as held (id, fence, phase, started_at)
                on task.id = held.id and task.fence = held.fence
              where task.node_id = $5 and task.node_epoch = $6 and task.state in ('dispatched', 'started', 'unknown')
-             order by task.id for update of task)
-         update task set lease_until = $7, named_by = $8, phase = named.phase,
-             started_at = coalesce(task.started_at, named.started_at),
-             state = case when named.started_at is not null then 'started' when task.state = 'unknown' and task.started_at is not null then 'started' else task.state end,
-             version = task.version + case when task.phase is distinct from named.phase or task.state <> 'started' then 1 else 0 end
-         from named where task.id = named.id
-         returning task.id, named.was, task.state = 'started', task.version > named.had",
+             order by task.id for update of task),
+         kept as (
+             update task set lease_until = $7, named_by = $8, phase = named.phase,
+                 started_at = coalesce(task.started_at, named.started_at),
+                 state = case when coalesce(task.started_at, named.started_at) is not null then 'started' else 'dispatched' end,
+                 version = task.version + case
+                     when named.had is distinct from named.phase then 1
+                     when named.was <> 'started' and coalesce(task.started_at, named.started_at) is not null then 1
+                     else 0 end
+             from named where task.id = named.id
+             returning task.id, named.was, task.state = 'started' as started,
+                       named.had is distinct from named.phase or named.was <> task.state as changed)
+         select id, was, started, changed from kept",
     )
     .bind(ids)
     .bind(fences)
@@ -72,23 +116,7 @@ async fn name(
     .bind(caller.epoch as i64)
     .bind(OffsetDateTime::from(now.plus_s(fleet.limits.lease_s)))
     .bind(session.uuid())
-    .fetch_all(fleet.app.db.bookkeeping())
+    .fetch_all(conn)
     .await?;
-    // A beat that only keeps a lease is nobody's news.
-    if rows.iter().any(|(_, _, _, changed)| *changed) {
-        fleet.app.wake.raise(base::wake::Topic::Tasks);
-    }
-    Ok(rows
-        .into_iter()
-        .filter(|(_, _, started, _)| *started)
-        .map(|(id, was, ..)| (id, was))
-        .collect())
-}
-
-async fn note_started(fleet: &Fleet, actor: &Actor, id: Uuid) -> Answer<()> {
-    let id = model::id::TaskId::from(id);
-    let mut change = fleet.app.db.change(actor, "task.start", id).await?;
-    change.event("task.started", id, json!({}));
-    change.commit().await?;
-    Ok(())
+    Ok(named)
 }

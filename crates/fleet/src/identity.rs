@@ -2,7 +2,7 @@
 //! revoked, not expired), from memory. The table is swept every two seconds and on every revocation; when the last
 //! good sweep is too old, everybody is refused rather than somebody wrongly admitted.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
@@ -13,6 +13,7 @@ use model::signal::Code;
 use model::state::NodeState;
 use model::time::Timestamp;
 use sqlx::PgPool;
+use time::OffsetDateTime;
 use uuid::Uuid;
 use wire::spiffe::Spiffe;
 use wire::tls::PeerCertificate;
@@ -79,32 +80,47 @@ impl IdentityTable {
         }
     }
 
-    /// Reads everything anew. The moment that counts is the one before the query.
-    pub async fn refresh(&self, pool: &PgPool) -> sqlx::Result<()> {
+    /// Reads everything anew and says whose entry is not what it was. The moment that counts is the one before the
+    /// query; times are compared with our own clock, as everywhere, and not with the database's.
+    pub async fn refresh(&self, pool: &PgPool, now: Timestamp) -> sqlx::Result<HashSet<NodeId>> {
         let began = Instant::now();
         let serials: Vec<(String, Option<Uuid>, Option<i64>)> = sqlx::query_as(
-            "select serial, node_id, epoch from certificate
-             where revoked_at is null and kind <> 'device' and not_after > now() - interval '5 minutes'",
+            "select serial, node_id, epoch from certificate where revoked_at is null and kind <> 'device' and not_after > $1",
         )
+        .bind(OffsetDateTime::from(now))
         .fetch_all(pool)
         .await?;
         let nodes: Vec<NodeRow> =
             sqlx::query_as("select id, epoch, state, session_id from node where state <> 'removed'")
                 .fetch_all(pool)
                 .await?;
-        let live = serials
+        let live: HashMap<_, _> = serials
             .into_iter()
-            .map(|(serial, node, epoch)| (serial, node.map(|id| (id.into(), epoch.unwrap_or(0) as u64))))
+            .map(|(serial, node, epoch)| (serial, node.map(|id| (NodeId::from(id), epoch.unwrap_or(0) as u64))))
             .collect();
-        let nodes = nodes
+        let nodes: HashMap<_, _> = nodes
             .into_iter()
             .filter_map(|row| Some((row.id.into(), entry(&row)?)))
             .collect();
         let mut table = self.write();
+        let ended = table.live.iter().filter(|(serial, _)| !live.contains_key(*serial));
+        let mut changed: HashSet<NodeId> = ended.filter_map(|(_, owner)| owner.map(|(node, _)| node)).collect();
+        changed.extend(
+            table
+                .nodes
+                .iter()
+                .filter(|(id, entry)| nodes.get(*id) != Some(*entry))
+                .map(|(id, _)| *id),
+        );
         table.live = live;
         table.nodes = nodes;
         table.swept = Some(began);
-        Ok(())
+        Ok(changed)
+    }
+
+    /// Too old to admit anybody.
+    pub fn is_stale(&self) -> bool {
+        self.age().is_none_or(|age| age > self.max_age)
     }
 
     pub fn age(&self) -> Option<Duration> {
@@ -143,7 +159,7 @@ impl Fleet {
     /// The caller, if their certificate still stands. An unknown serial is looked up once: another replica may
     /// have issued it a moment ago.
     pub async fn identify(&self, certificate: &PeerCertificate) -> Result<Caller, ApiError> {
-        if self.identity.age().is_none_or(|age| age > self.identity.max_age) {
+        if self.identity.is_stale() {
             return Err(Code::IdentityStale.into());
         }
         let name = certificate.spiffe.as_ref().ok_or(Code::CertUnknown)?;
@@ -181,7 +197,9 @@ impl Fleet {
                 },
                 None,
             ) if *installation == self.app.installation => {
-                let role = role.parse().map_err(|_| Code::RoleForbidden)?;
+                // A node is named by its id and epoch; a certificate that only says `node` names nobody.
+                let known = role.parse().ok().filter(|role| *role != Role::Node);
+                let role = known.ok_or(Code::RoleForbidden)?;
                 Ok(Caller::Role {
                     role,
                     instance: instance.clone(),
@@ -234,7 +252,7 @@ impl Fleet {
 impl Fleet {
     /// Asked again while a request is held: the handshake is long past, the certificate may not stand any more.
     pub async fn still_stands(&self, caller: &NodeCaller) -> Result<(), ApiError> {
-        if self.identity.age().is_none_or(|age| age > self.identity.max_age) {
+        if self.identity.is_stale() {
             return Err(Code::IdentityStale.into());
         }
         if self.app.clock.now() > caller.not_after {
@@ -249,18 +267,31 @@ impl Fleet {
     /// Leaves an audit row for a refused certificate, at most one a minute for each name and code: a node that
     /// keeps knocking must not fill the audit log.
     pub(crate) async fn note_refused(&self, name: &str, code: Code) -> sqlx::Result<()> {
+        let target = base::Target::new("certificate", name);
+        self.note(name, "certificate.use", target, code).await
+    }
+
+    /// The same for a node that asked after another one.
+    pub(crate) async fn note_foreign(&self, caller: &NodeCaller, asked: NodeId) -> sqlx::Result<()> {
+        let name = caller.node_id.to_string();
+        self.note(&name, "node.call", asked.into(), Code::NotFound).await
+    }
+
+    async fn note(&self, name: &str, action: &'static str, target: base::Target, code: Code) -> sqlx::Result<()> {
         let fresh = {
             let mut noted = self.identity.noted.lock().unwrap_or_else(PoisonError::into_inner);
             noted.retain(|_, at| at.elapsed() < Duration::from_secs(60));
-            noted.len() < 10_000 && noted.insert((name.to_owned(), code), Instant::now()).is_none()
+            let key = (name.to_owned(), code);
+            let fresh = noted.len() < 10_000 && !noted.contains_key(&key);
+            if fresh {
+                noted.insert(key, Instant::now());
+            }
+            fresh
         };
         if !fresh {
             return Ok(());
         }
         let actor = base::Actor::new(base::ActorKind::Node, name, base::http::correlation_id());
-        self.app
-            .db
-            .refusal(&actor, "certificate.use", base::Target::new("certificate", name), code)
-            .await
+        self.app.db.refusal(&actor, action, target, code).await
     }
 }

@@ -25,9 +25,18 @@ pub struct Authorised {
     pub wish: Wish,
 }
 
-/// Signs an intent and stores it with the change that authorised it.
+/// Signs an intent and stores it with the change that authorised it. The same wish of the same generation again is
+/// the same intent; another wish needs another generation, or two wishes would share their operations.
 pub async fn sign(fleet: &Fleet, change: &mut Change, authorised: &Authorised) -> Answer<(Intent, Sha256)> {
     let wish = authorised.wish.to_bytes();
+    if let Some(known) = of_generation(fleet, change, authorised).await? {
+        return match known.0.wish_sha256 == Sha256::of(&wish) {
+            true => Ok(known),
+            false => {
+                Err(ApiError::new(Code::StateConflict).message("this generation of the allocation had another wish"))
+            }
+        };
+    }
     let intent = Intent {
         aud: fleet.app.installation,
         intent_id: IntentId::new(),
@@ -59,6 +68,30 @@ pub async fn sign(fleet: &Fleet, change: &mut Change, authorised: &Authorised) -
         "allocation": intent.allocation_id, "sha256": sha256, "wish_sha256": intent.wish_sha256,
     }));
     Ok((intent, sha256))
+}
+
+/// What was signed for this generation before, if anything was. Locks the allocation's name until the change ends, so
+/// that two requests at once do not both find nothing.
+async fn of_generation(
+    fleet: &Fleet,
+    change: &mut Change,
+    authorised: &Authorised,
+) -> Answer<Option<(Intent, Sha256)>> {
+    sqlx::query("select pg_advisory_xact_lock(hashtextextended($1, 0))")
+        .bind(authorised.allocation.to_string())
+        .execute(change.conn())
+        .await?;
+    let row: Option<Vec<u8>> =
+        sqlx::query_scalar("select envelope from intent where allocation_id = $1 and generation = $2")
+            .bind(authorised.allocation.uuid())
+            .bind(authorised.generation as i32)
+            .fetch_optional(change.conn())
+            .await?;
+    let Some(bytes) = row else { return Ok(None) };
+    let envelope = Envelope::parse(&bytes).map_err(|_| Code::IntentInvalid)?;
+    let intent = Intent::open(&envelope, &fleet.keyring().intent_public())?;
+    let signed = envelope.payload_unverified().map_err(|_| Code::IntentInvalid)?;
+    Ok(Some((intent, Sha256::of(&signed))))
 }
 
 /// Does this intent allow this task on this node, as this operation? The row is locked, so that a withdrawal and a

@@ -96,7 +96,7 @@ impl Fleet {
         let bundle = trust::bundle_latest(app.db.read())
             .await?
             .ok_or_else(|| anyhow::anyhow!("trust_missing: run `gpuaasd trust init` once before the first start"))?;
-        let keyring = Keyring::load(&dir, bundle)?;
+        let keyring = Keyring::load(&dir, app.installation, &bundle)?;
         let ca = Ca::load(&dir)?;
         let limits = Limits::from_config(&app.config);
         let fleet = Self(Arc::new(Inner {
@@ -109,7 +109,10 @@ impl Fleet {
             keyring: RwLock::new(Arc::new(keyring)),
             app,
         }));
-        fleet.identity.refresh(fleet.app.db.read()).await?;
+        fleet
+            .identity
+            .refresh(fleet.app.db.read(), fleet.app.clock.now())
+            .await?;
         Ok(fleet)
     }
 
@@ -126,7 +129,7 @@ impl Fleet {
     }
 
     pub fn manifest_version(&self) -> u64 {
-        self.keyring().manifest.version
+        self.keyring().manifest().version
     }
 
     /// What a renewal token must be addressed to.

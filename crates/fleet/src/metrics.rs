@@ -7,6 +7,7 @@ pub const TASKS_ENDED: &str = "gpuaas_task_ended_total";
 pub const NODES_HELD: &str = "gpuaas_node_waits_held";
 pub const IDENTITY_AGE: &str = "gpuaas_identity_table_age_seconds";
 pub const IDENTITY_REFUSED: &str = "gpuaas_identity_refused_total";
+pub const MANIFEST_LEFT: &str = "gpuaas_trust_manifest_left_seconds";
 pub const ALARMS: &str = "gpuaas_fleet_alarms_total";
 
 pub const METRICS: &[Metric] = &[
@@ -34,6 +35,11 @@ pub const METRICS: &[Metric] = &[
         name: IDENTITY_REFUSED,
         kind: Kind::Counter,
         help: "Certificates refused, by code.",
+    },
+    Metric {
+        name: MANIFEST_LEFT,
+        kind: Kind::Gauge,
+        help: "How long the signing-key manifest is still valid; then nothing that acts is signed.",
     },
     Metric {
         name: ALARMS,

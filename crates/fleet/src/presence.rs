@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use model::id::NodeId;
 use model::time::Timestamp;
@@ -11,9 +12,19 @@ use uuid::Uuid;
 
 use crate::identity::NodeCaller;
 
-#[derive(Default)]
 pub struct Presence {
     unwritten: Mutex<Unwritten>,
+    /// Since when everything heard was also written: before that, silence proves nothing.
+    listening_since: Mutex<Instant>,
+}
+
+impl Default for Presence {
+    fn default() -> Self {
+        Self {
+            unwritten: Mutex::default(),
+            listening_since: Mutex::new(Instant::now()),
+        }
+    }
 }
 
 #[derive(Default)]
@@ -55,8 +66,15 @@ impl Presence {
                 unwritten.seen.entry(node).or_insert(at);
             }
             unwritten.serials.extend(serials);
+            *self.listening_since.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
         }
         result
+    }
+
+    /// For how long silence has meant anything.
+    pub fn listening_ms(&self) -> i64 {
+        let since = *self.listening_since.lock().unwrap_or_else(PoisonError::into_inner);
+        i64::try_from(since.elapsed().as_millis()).unwrap_or(i64::MAX)
     }
 
     fn lock(&self) -> MutexGuard<'_, Unwritten> {
@@ -74,8 +92,12 @@ async fn write(
         let ids: Vec<Uuid> = seen.keys().map(|id| id.uuid()).collect();
         let times: Vec<OffsetDateTime> = seen.values().map(|at| (*at).into()).collect();
         sqlx::query(
-            "update node set last_seen_at = greatest(node.last_seen_at, heard.at)
-             from unnest($1::uuid[], $2::timestamptz[]) as heard (id, at) where node.id = heard.id",
+            // Locked in the order of ids, as everybody locks; a row that somebody holds is heard again soon.
+            "with heard as (select * from unnest($1::uuid[], $2::timestamptz[]) as heard (id, at)),
+                  free as (select node.id from node join heard on heard.id = node.id
+                           order by node.id for no key update of node skip locked)
+             update node set last_seen_at = greatest(node.last_seen_at, heard.at)
+             from heard join free on free.id = heard.id where node.id = heard.id",
         )
         .bind(ids)
         .bind(times)

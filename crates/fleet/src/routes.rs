@@ -151,7 +151,12 @@ async fn identify(State(fleet): State<Fleet>, mut request: Request, next: Next) 
                     .spiffe
                     .as_ref()
                     .map_or_else(|| certificate.serial.clone(), ToString::to_string);
-                match fleet.note_refused(&name, error.code).await {
+                // What we could not find out is no refusal, and a database that is away is not asked to note it.
+                let noted = match error.status().is_client_error() {
+                    true => fleet.note_refused(&name, error.code).await,
+                    false => Ok(()),
+                };
+                match noted {
                     Ok(()) => error.into_response(),
                     Err(broken) => ApiError::from(broken).into_response(),
                 }
@@ -191,21 +196,21 @@ struct PathId {
     id: NodeId,
 }
 
-impl<S: Send + Sync> FromRequestParts<S> for Me {
+impl FromRequestParts<Fleet> for Me {
     type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+    async fn from_request_parts(parts: &mut Parts, fleet: &Fleet) -> Result<Self, ApiError> {
         let caller = parts
             .extensions
             .get::<NodeCaller>()
             .cloned()
             .ok_or(Code::Unauthenticated)?;
-        let Params(PathId { id }) = Params::<PathId>::from_request_parts(parts, state).await?;
-        if id == caller.node_id {
-            Ok(Me(caller))
-        } else {
-            Err(Code::NotFound.into())
+        let Params(PathId { id }) = Params::<PathId>::from_request_parts(parts, fleet).await?;
+        if id != caller.node_id {
+            fleet.note_foreign(&caller, id).await?;
+            return Err(Code::NotFound.into());
         }
+        Ok(Me(caller))
     }
 }
 
@@ -231,7 +236,7 @@ async fn get_wait(
     Search(query): Search<WaitQuery>,
     headers: HeaderMap,
 ) -> Answer<Response> {
-    if query.probe.is_some() {
+    if query.probe == Some(1) {
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
     let session = session_of(&headers)?;

@@ -27,11 +27,13 @@ pub async fn open(
             request.versions.protocol
         )));
     }
-    if request.task_types.len() > 256 || request.boot_id.len() > 64 {
-        return Err(ApiError::field("task_types", "no build has that many"));
-    }
+    bounded(request)?;
     let mut change = fleet.app.db.change(actor, "node.session", caller.node_id).await?;
     let row = state::lock(&mut change, caller.node_id).await?;
+    // Enrolled again since the certificate was looked up: this is the old one's last word.
+    if row.epoch != caller.epoch as i64 {
+        return Err(Code::CertRevoked.into());
+    }
     if request.simulated && !fleet.app.config.dev {
         drop(change);
         fleet
@@ -49,7 +51,7 @@ pub async fn open(
         caller.node_id,
         json!({ "session": request.session_id, "simulated": row.simulated }),
     );
-    change.wake(Topic::Revoked).wake(Topic::Tasks);
+    change.wake(Topic::Tasks);
     change.commit().await?;
     fleet.identity.note_session(caller.node_id, request.session_id);
     // Whatever this node was handed in an earlier session is handed out again with the first wait.
@@ -60,6 +62,33 @@ pub async fn open(
         heartbeat_s: fleet.limits.heartbeat_s,
         self_probe_s: fleet.limits.self_probe_s,
     })
+}
+
+/// What a node says of itself is kept and shown; nobody's build needs more room than this.
+fn bounded(request: &SessionRequest) -> Answer<()> {
+    let hardware = [&request.hardware.dmi_uuid, &request.hardware.board_serial];
+    let texts = [
+        ("boot_id", Some(&request.boot_id)),
+        ("versions.agent", Some(&request.versions.agent)),
+        ("versions.executor", Some(&request.versions.executor)),
+        ("hardware", hardware[0].as_ref()),
+        ("hardware", hardware[1].as_ref()),
+    ];
+    for (field, text) in texts {
+        if text.is_some_and(|text| text.len() > 128) {
+            return Err(ApiError::field(field, "at most 128 bytes"));
+        }
+    }
+    let types_fit = request.task_types.len() <= 64
+        && request
+            .task_types
+            .iter()
+            .all(|t| t.task_type.len() <= 64 && t.versions.len() <= 16);
+    if types_fit {
+        Ok(())
+    } else {
+        Err(ApiError::field("task_types", "at most 64 types of 16 versions"))
+    }
 }
 
 /// Is this the node's session now? The row is read once before anybody is turned away.

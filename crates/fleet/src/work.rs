@@ -7,38 +7,37 @@ use base::tx::Actor;
 use base::wake::Topic;
 use model::id::{NodeId, TaskId};
 use model::signal::Code;
-use model::state::NodeState;
+use model::state::{NodeState, TaskState};
 use serde_json::json;
-use tokio_util::task::TaskTracker;
+use tokio::task::JoinSet;
 
 use crate::Fleet;
-use crate::metrics::{ALARMS, IDENTITY_AGE, NODES_HELD};
-use crate::node::{state, store as nodes};
+use crate::metrics::{ALARMS, IDENTITY_AGE, MANIFEST_LEFT, NODES_HELD};
+use crate::node::state;
+use crate::node::store::{self as nodes, ProbeRule};
 use crate::task::{claim, enqueue_probe, store as tasks};
-use crate::trust::{self, Keyring};
+use crate::trust;
 
-/// What every process with node-facing listeners runs.
-pub fn spawn_listener_loops(fleet: &Fleet, tracker: &TaskTracker) {
-    tracker.spawn(identity_loop(fleet.clone()));
-    tracker.spawn(dispatch_loop(fleet.clone()));
-    tracker.spawn(presence_loop(fleet.clone()));
-    tracker.spawn(trust_loop(fleet.clone()));
-}
-
-/// What one or many processes run: every pass is safe to run twice at once.
-pub fn spawn_fleet_loops(fleet: &Fleet, tracker: &TaskTracker) {
-    tracker.spawn(task_loop(fleet.clone()));
-    tracker.spawn(node_loop(fleet.clone()));
+/// Starts them. Every process with node-facing listeners runs all of them; each pass is safe to run twice at once.
+pub fn spawn(fleet: &Fleet, loops: &mut JoinSet<()>) {
+    loops.spawn(identity_loop(fleet.clone()));
+    loops.spawn(dispatch_loop(fleet.clone()));
+    loops.spawn(presence_loop(fleet.clone()));
+    loops.spawn(trust_loop(fleet.clone()));
+    loops.spawn(task_loop(fleet.clone()));
+    loops.spawn(node_loop(fleet.clone()));
 }
 
 async fn identity_loop(fleet: Fleet) {
     let mut news = fleet.app.wake.subscribe(Topic::Revoked);
     let sweep = Duration::from_millis(fleet.limits.sweep_ms);
     while fleet.running(news.look_again(sweep)).await {
-        match fleet.identity.refresh(fleet.app.db.read()).await {
-            Ok(()) => fleet.dispatch.ring_all(),
+        match fleet.identity.refresh(fleet.app.db.read(), fleet.app.clock.now()).await {
+            Ok(changed) => changed.into_iter().for_each(|node| fleet.dispatch.nudge(node)),
             Err(error) => tracing::warn!(%error, "the identity table could not be swept"),
         }
+        let stale = fleet.identity.is_stale().then_some(Code::IdentityStale);
+        fleet.app.readiness.set("identity", stale);
         metrics::gauge!(IDENTITY_AGE).set(fleet.identity.age().map_or(f64::INFINITY, |age| age.as_secs_f64()));
     }
 }
@@ -58,11 +57,11 @@ async fn dispatch_loop(fleet: Fleet) {
 
 async fn presence_loop(fleet: Fleet) {
     while fleet.running(tokio::time::sleep(Duration::from_millis(500))).await {
-        if let Err(error) = fleet
+        let flushed = fleet
             .presence
             .flush(fleet.app.db.bookkeeping(), fleet.app.clock.now())
-            .await
-        {
+            .await;
+        if let Err(error) = flushed {
             tracing::warn!(%error, "last-seen times were not written");
         }
     }
@@ -71,6 +70,8 @@ async fn presence_loop(fleet: Fleet) {
 async fn trust_loop(fleet: Fleet) {
     let mut news = fleet.app.wake.subscribe(Topic::Trust);
     while fleet.running(news.look_again(Duration::from_secs(30))).await {
+        let left_ms = fleet.keyring().manifest().expires_at.since_ms(fleet.app.clock.now());
+        metrics::gauge!(MANIFEST_LEFT).set(left_ms as f64 / 1000.0);
         if let Err(error) = reload_trust(&fleet).await {
             tracing::error!(error = %format!("{error:#}"), "the newest manifest cannot be used; the old one stays");
         }
@@ -82,7 +83,8 @@ async fn reload_trust(fleet: &Fleet) -> anyhow::Result<()> {
         return Ok(());
     };
     if bundle != fleet.keyring().bundle {
-        fleet.set_keyring(Keyring::load(&fleet.app.config.keys_dir, bundle)?);
+        let next = fleet.keyring().advance(&fleet.app.config.keys_dir, &bundle)?;
+        fleet.set_keyring(next);
         fleet.dispatch.ring_all();
     }
     Ok(())
@@ -108,16 +110,20 @@ pub async fn overdue_tasks(fleet: &Fleet) -> sqlx::Result<()> {
         .await?;
     let expired = tasks::expired(&mut change).await?;
     let unknown = tasks::lease_lost(&mut change).await?;
-    for (kind, rows) in [("task.expired", &expired), ("task.unknown", &unknown)] {
-        for row in rows {
-            change.event(
-                kind,
-                TaskId::from(row.id),
-                json!({ "node_id": NodeId::from(row.node_id), "type": row.task_type }),
-            );
-        }
+    if expired.is_empty() && unknown.is_empty() {
+        // Another process was faster; an audit row about nothing helps nobody.
+        return change.rollback().await;
     }
     change.detail(json!({ "expired": expired.len(), "unknown": unknown.len() }));
+    for task in &expired {
+        change.also("task.expire", TaskId::from(task.id));
+        tasks::ended(&mut change, task, TaskState::Expired, Code::StartByPassed);
+    }
+    for task in &unknown {
+        change.also("task.lose_sight", TaskId::from(task.id));
+        let data = json!({ "node_id": NodeId::from(task.node_id), "type": task.task_type });
+        change.event("task.unknown", TaskId::from(task.id), data);
+    }
     change.wake(Topic::Tasks);
     change.commit().await?;
     metrics::counter!(ALARMS, "code" => "task_unknown").increment(unknown.len() as u64);
@@ -137,6 +143,10 @@ async fn node_loop(fleet: Fleet) {
 
 /// Whoever was not heard for too long is stale, by name and with an event.
 pub async fn silent_nodes(fleet: &Fleet) -> Result<(), base::http::ApiError> {
+    // After an outage of ours nobody could be heard: silence counts only since we have been listening.
+    if fleet.presence.listening_ms() < fleet.limits.stale_ms {
+        return Ok(());
+    }
     let before = fleet.app.clock.now().plus_ms(-fleet.limits.stale_ms);
     for id in nodes::silent(fleet.app.db.read(), before).await? {
         let id = NodeId::from(id);
@@ -166,9 +176,12 @@ pub async fn silent_nodes(fleet: &Fleet) -> Result<(), base::http::ApiError> {
 /// Probes are due for whoever is back or new, and for everybody now and then.
 pub async fn due_probes(fleet: &Fleet) -> Result<(), base::http::ApiError> {
     let now = fleet.app.clock.now();
-    let heard_after = now.plus_ms(-fleet.limits.stale_ms.min(10_000));
-    let probed_before = now.plus_ms(-fleet.limits.probe_every_ms);
-    for id in nodes::want_probe(fleet.app.db.read(), None, heard_after, probed_before).await? {
+    let rule = ProbeRule {
+        now,
+        heard_after: now.plus_ms(-fleet.limits.stale_ms.min(10_000)),
+        every_ms: fleet.limits.probe_every_ms,
+    };
+    for id in nodes::want_probe(fleet.app.db.read(), None, rule).await? {
         let id = NodeId::from(id);
         let mut change = fleet
             .app
@@ -177,10 +190,7 @@ pub async fn due_probes(fleet: &Fleet) -> Result<(), base::http::ApiError> {
             .await?;
         state::lock(&mut change, id).await?;
         // Another process may have asked for it, and been answered, since we looked.
-        if nodes::want_probe(change.conn(), Some(id), heard_after, probed_before)
-            .await?
-            .is_empty()
-        {
+        if nodes::want_probe(change.conn(), Some(id), rule).await?.is_empty() {
             continue;
         }
         match enqueue_probe(fleet, &mut change, id).await {

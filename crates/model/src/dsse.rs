@@ -5,6 +5,7 @@ use data_encoding::BASE64;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::digest::Sha256;
 use crate::json;
 use crate::key::{KeyId, PublicKey, SigningKey};
 use crate::signal::Code;
@@ -32,12 +33,7 @@ pub struct Signature {
 
 /// The bytes that are signed: lengths first, so that no two (type, payload) pairs share an encoding.
 fn pae(payload_type: &str, payload: &[u8]) -> Vec<u8> {
-    let mut out = format!(
-        "DSSEv1 {} {payload_type} {} ",
-        payload_type.len(),
-        payload.len()
-    )
-    .into_bytes();
+    let mut out = format!("DSSEv1 {} {payload_type} {} ", payload_type.len(), payload.len()).into_bytes();
     out.extend_from_slice(payload);
     out
 }
@@ -60,8 +56,7 @@ pub fn sign(payload_type: &str, payload: &[u8], keys: &[&SigningKey]) -> Envelop
 
 /// Serialises and signs.
 pub fn sign_json<T: Serialize>(payload_type: &str, document: &T, keys: &[&SigningKey]) -> Envelope {
-    let bytes = serde_json::to_vec(document)
-        .expect("our own documents have string keys and no failing serialisers");
+    let bytes = serde_json::to_vec(document).expect("our own documents have string keys and no failing serialisers");
     sign(payload_type, &bytes, keys)
 }
 
@@ -88,13 +83,17 @@ impl Envelope {
             .map_err(|_| Code::EnvelopeMalformed)
     }
 
+    /// What a refusal names: the digest of the payload, or of its text where it cannot be decoded.
+    pub fn payload_digest(&self) -> Sha256 {
+        match self.payload_unverified() {
+            Ok(payload) => Sha256::of(&payload),
+            Err(_) => Sha256::of(self.payload.as_bytes()),
+        }
+    }
+
     /// The payload, once its one signature verifies under the key that `find` knows for it. The type is compared
     /// after the signature, so that a stranger learns nothing from the difference.
-    pub fn open(
-        &self,
-        payload_type: &str,
-        find: impl Fn(&KeyId) -> Result<PublicKey, Code>,
-    ) -> Result<Vec<u8>, Code> {
+    pub fn open(&self, payload_type: &str, find: impl Fn(&KeyId) -> Result<PublicKey, Code>) -> Result<Vec<u8>, Code> {
         let [signature] = self.signatures.as_slice() else {
             return Err(Code::EnvelopeMalformed);
         };
@@ -123,14 +122,11 @@ impl Envelope {
     fn signed_by(&self, key: &PublicKey, payload: &[u8]) -> bool {
         let message = pae(&self.payload_type, payload);
         let keyid = key.keyid();
-        self.signatures
-            .iter()
-            .filter(|s| s.keyid == keyid)
-            .any(|s| {
-                BASE64
-                    .decode(s.sig.as_bytes())
-                    .is_ok_and(|signature| key.verifies(&message, &signature))
-            })
+        self.signatures.iter().filter(|s| s.keyid == keyid).any(|s| {
+            BASE64
+                .decode(s.sig.as_bytes())
+                .is_ok_and(|signature| key.verifies(&message, &signature))
+        })
     }
 }
 
@@ -159,10 +155,7 @@ mod tests {
         };
         let envelope = sign("type/a", b"{\"x\":1}", &[&key]);
         assert_eq!(envelope.open("type/a", find), Ok(b"{\"x\":1}".to_vec()));
-        assert_eq!(
-            envelope.open("type/b", find),
-            Err(Code::PayloadTypeMismatch)
-        );
+        assert_eq!(envelope.open("type/b", find), Err(Code::PayloadTypeMismatch));
 
         let mut retyped = envelope.clone();
         retyped.payload_type = "type/b".to_owned();
@@ -180,18 +173,12 @@ mod tests {
     fn one_key_counts_once() {
         let key = SigningKey::generate();
         let envelope = sign("t", b"p", &[&key, &key]);
-        assert_eq!(
-            envelope.count_signers(b"p", &[key.public(), key.public()]),
-            1
-        );
+        assert_eq!(envelope.count_signers(b"p", &[key.public(), key.public()]), 1);
     }
 
     #[test]
     fn size_and_depth_are_refused_before_parsing() {
-        assert_eq!(
-            Envelope::parse(&vec![b' '; MAX_BYTES + 1]),
-            Err(Code::EnvelopeTooLarge)
-        );
+        assert_eq!(Envelope::parse(&vec![b' '; MAX_BYTES + 1]), Err(Code::EnvelopeTooLarge));
         assert_eq!(Envelope::parse(&[b'['; 1000]), Err(Code::EnvelopeTooDeep));
         assert_eq!(
             Envelope::parse(b"{\"payloadType\":\"x\"}"),

@@ -41,10 +41,7 @@ impl EnrolmentToken {
 impl FromStr for EnrolmentToken {
     type Err = EnrolmentTokenError;
     fn from_str(text: &str) -> Result<Self, EnrolmentTokenError> {
-        let body = text
-            .trim()
-            .strip_prefix(PREFIX)
-            .ok_or(EnrolmentTokenError)?;
+        let body = text.trim().strip_prefix(PREFIX).ok_or(EnrolmentTokenError)?;
         if body.len() > 4096 {
             return Err(EnrolmentTokenError);
         }

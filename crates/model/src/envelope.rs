@@ -113,23 +113,15 @@ impl Times {
 }
 
 /// Size, nesting, shape, key, signature, type, payload, audience, node, epoch: in this order.
-pub fn authenticate(
-    bytes: &[u8],
-    trust: &Trust,
-    me: Identity,
-    now: Timestamp,
-) -> Result<Authentic, Refusal> {
+pub fn authenticate(bytes: &[u8], trust: &Trust, me: Identity, now: Timestamp) -> Result<Authentic, Refusal> {
     let envelope = Envelope::parse(bytes)?;
     let mut purposes = Vec::new();
     if let [signature] = envelope.signatures.as_slice() {
         purposes.clone_from(&trust.key(&signature.keyid, now)?.purposes);
     }
-    let payload = envelope.open(TASK_TYPE, |keyid| {
-        trust.key(keyid, now).map(|key| key.public)
-    })?;
+    let payload = envelope.open(TASK_TYPE, |keyid| trust.key(keyid, now).map(|key| key.public))?;
     let sha256 = Sha256::of(&payload);
-    let payload: TaskPayload =
-        dsse::parse_payload(&payload).map_err(|(code, why)| Refusal::new(code, why))?;
+    let payload: TaskPayload = dsse::parse_payload(&payload).map_err(|(code, why)| Refusal::new(code, why))?;
     if payload.v != 1 {
         return Err(Refusal::new(Code::PayloadMalformed, "v must be 1"));
     }

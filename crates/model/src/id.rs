@@ -40,9 +40,7 @@ fn decode(prefix: &'static str, text: &str) -> Result<Uuid, IdError> {
     if tail.len() != 26 {
         return Err(malformed);
     }
-    let bytes = CROCKFORD
-        .decode(tail.as_bytes())
-        .map_err(|_| malformed.clone())?;
+    let bytes = CROCKFORD.decode(tail.as_bytes()).map_err(|_| malformed.clone())?;
     Uuid::from_slice(&bytes).map_err(|_| malformed)
 }
 
@@ -126,11 +124,7 @@ ids! {
 
 /// Derives the operation's id: the same wish asked twice is the same operation.
 pub fn derive_op(allocation: AllocationId, kind: &str, generation: u32) -> OpId {
-    Uuid::new_v5(
-        &allocation.uuid(),
-        format!("{kind}/{generation}").as_bytes(),
-    )
-    .into()
+    Uuid::new_v5(&allocation.uuid(), format!("{kind}/{generation}").as_bytes()).into()
 }
 
 /// Operations without an allocation (probe, topology) are counted per node and type.
@@ -153,23 +147,14 @@ mod tests {
         let text = id.to_string();
         assert!(text.starts_with("node_") && text.len() == 31, "{text}");
         assert_eq!(text.parse::<NodeId>(), Ok(id));
-        assert_eq!(
-            serde_json::from_str::<NodeId>(&format!("\"{text}\"")).ok(),
-            Some(id)
-        );
+        assert_eq!(serde_json::from_str::<NodeId>(&format!("\"{text}\"")).ok(), Some(id));
     }
 
     #[test]
     fn the_wrong_kind_is_named() {
         let error = TaskId::new().to_string().parse::<NodeId>().unwrap_err();
         assert_eq!(error, IdError::KindMismatch { expected: "node" });
-        for bad in [
-            "",
-            "node",
-            "node_",
-            "node_short",
-            "NODE_00000000000000000000000000",
-        ] {
+        for bad in ["", "node", "node_", "node_short", "NODE_00000000000000000000000000"] {
             assert!(bad.parse::<NodeId>().is_err(), "{bad}");
         }
         // A symbol outside the alphabet, and spare bits that are not zero: one text per id, no aliases.

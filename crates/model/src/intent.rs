@@ -54,8 +54,7 @@ pub enum Wish {
 
 impl Wish {
     pub fn to_bytes(&self) -> Vec<u8> {
-        serde_json::to_vec(self)
-            .expect("our own documents have string keys and no failing serialisers")
+        serde_json::to_vec(self).expect("our own documents have string keys and no failing serialisers")
     }
 }
 
@@ -79,13 +78,7 @@ impl Intent {
 
     /// The operation that this intent allows for a task, if it covers it: same allocation, same node, same
     /// account, same keys; and in time, except for taking away, which needs no person to be there.
-    pub fn covers(
-        &self,
-        wish_bytes: &[u8],
-        task: &Task,
-        node: NodeId,
-        now: Timestamp,
-    ) -> Result<OpId, Code> {
+    pub fn covers(&self, wish_bytes: &[u8], task: &Task, node: NodeId, now: Timestamp) -> Result<OpId, Code> {
         if Sha256::of(wish_bytes) != self.wish_sha256 {
             return Err(Code::IntentInvalid);
         }
@@ -108,9 +101,7 @@ impl Intent {
                     && params.gpu_access == *gpu_access
             }
             Task::DeprovisionUser(params) => {
-                params.allocation_id == self.allocation_id
-                    && params.username == *username
-                    && params.uid == *uid
+                params.allocation_id == self.allocation_id && params.username == *username && params.uid == *uid
             }
             Task::HealthProbe(_) => false,
         };

@@ -34,9 +34,30 @@ pub fn nesting_within(bytes: &[u8], limit: usize) -> bool {
     true
 }
 
+/// Does any text in it hold a NUL? JSON can say it, databases and file names cannot keep it.
+pub fn says_nul(bytes: &[u8]) -> bool {
+    let mut rest = bytes;
+    while let Some(at) = rest.iter().position(|byte| *byte == b'\\') {
+        let escape = &rest[at + 1..];
+        if escape.starts_with(b"u0000") {
+            return true;
+        }
+        // Whatever was escaped is passed over, so that an escaped backslash does not escape what follows.
+        rest = escape.get(1..).unwrap_or_default();
+    }
+    false
+}
+
 #[cfg(test)]
 mod tests {
-    use super::nesting_within;
+    use super::{nesting_within, says_nul};
+
+    #[test]
+    fn a_nul_is_found_and_an_escaped_backslash_is_none() {
+        assert!(says_nul(br#"{"a":"x\u0000y"}"#) && says_nul(br#"["\\\u0000"]"#));
+        assert!(!says_nul(br#"{"a":"x\\u0000"}"#) && !says_nul(br#"{"a":"\u00001"}"#.split_at(6).0));
+        assert!(!says_nul(b"") && !says_nul(b"\\") && !says_nul(br#"{"a":"\n\u0001"}"#));
+    }
 
     #[test]
     fn brackets_in_strings_do_not_count() {

@@ -51,9 +51,7 @@ impl SigningKey {
             .trim_end()
             .strip_prefix(KEY_FILE_PREFIX)
             .ok_or(KeyError::Malformed)?;
-        let bytes = BASE64
-            .decode(body.as_bytes())
-            .map_err(|_| KeyError::Malformed)?;
+        let bytes = BASE64.decode(body.as_bytes()).map_err(|_| KeyError::Malformed)?;
         let seed: [u8; 32] = bytes.try_into().map_err(|_| KeyError::Malformed)?;
         Ok(Self::from_seed(seed))
     }
@@ -111,9 +109,7 @@ impl fmt::Debug for PublicKey {
 impl FromStr for PublicKey {
     type Err = KeyError;
     fn from_str(text: &str) -> Result<Self, KeyError> {
-        let bytes = BASE64
-            .decode(text.as_bytes())
-            .map_err(|_| KeyError::Malformed)?;
+        let bytes = BASE64.decode(text.as_bytes()).map_err(|_| KeyError::Malformed)?;
         bytes.try_into().map(Self).map_err(|_| KeyError::Malformed)
     }
 }
@@ -137,9 +133,7 @@ impl fmt::Debug for KeyId {
 impl FromStr for KeyId {
     type Err = KeyError;
     fn from_str(text: &str) -> Result<Self, KeyError> {
-        let bytes = HEXLOWER
-            .decode(text.as_bytes())
-            .map_err(|_| KeyError::Malformed)?;
+        let bytes = HEXLOWER.decode(text.as_bytes()).map_err(|_| KeyError::Malformed)?;
         bytes.try_into().map(Self).map_err(|_| KeyError::Malformed)
     }
 }

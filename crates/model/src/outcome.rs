@@ -39,6 +39,9 @@ pub struct ResultPayload {
     /// The digest of the payload bytes that were received.
     pub payload_sha256: Sha256,
     pub outcome: Outcome,
+    /// None where a newer executor says a code that this build does not know: its result lands all the same, and the
+    /// signed bytes keep the word.
+    #[serde(deserialize_with = "code_if_known")]
     pub code: Option<Code>,
     /// One sentence for a person; never a secret, never a body.
     pub detail: Option<String>,
@@ -50,6 +53,11 @@ pub struct ResultPayload {
     /// Steps whose undo ran.
     pub undone: Vec<String>,
     pub output: Option<Box<RawValue>>,
+}
+
+fn code_if_known<'de, D: serde::Deserializer<'de>>(d: D) -> Result<Option<Code>, D::Error> {
+    let word = Option::<String>::deserialize(d)?;
+    Ok(word.and_then(|word| word.parse().ok()))
 }
 
 impl ResultPayload {
@@ -68,6 +76,9 @@ impl ResultPayload {
                 }
             })
             .map_err(|_| Code::ResultSignatureInvalid)?;
+        if crate::json::says_nul(&payload) {
+            return Err(Code::ResultMalformed);
+        }
         dsse::parse_payload(&payload).map_err(|_| Code::ResultMalformed)
     }
 }

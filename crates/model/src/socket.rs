@@ -205,18 +205,12 @@ mod tests {
         let frame = encode(&FromAgent::Hello { request_id: 7 }).expect("small");
         let (header, body) = frame.split_first_chunk::<4>().expect("header");
         assert_eq!(body_length(*header), Ok(body.len()));
-        assert!(matches!(
-            decode(body),
-            Ok(FromAgent::Hello { request_id: 7 })
-        ));
+        assert!(matches!(decode(body), Ok(FromAgent::Hello { request_id: 7 })));
     }
 
     #[test]
     fn hostile_frames_are_errors() {
-        assert_eq!(
-            body_length([0xff; 4]),
-            Err(FrameError::TooLarge(0xffff_ffff))
-        );
+        assert_eq!(body_length([0xff; 4]), Err(FrameError::TooLarge(0xffff_ffff)));
         for body in [
             &b"{\"run\":{\"command\":\"id\"}}"[..],
             b"{\"hello\":{\"request_id\":1,\"more\":2}}",

@@ -15,9 +15,7 @@ pub const DELEGATION_TYPE: &str = "application/vnd.gpuaas.delegation.v1+json";
 pub const MANIFEST_TYPE: &str = "application/vnd.gpuaas.task-keys.v1+json";
 
 /// What a task key may sign. One key, one purpose.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Purpose {
     Slice,
@@ -28,13 +26,7 @@ pub enum Purpose {
 }
 
 impl Purpose {
-    pub const ALL: [Purpose; 5] = [
-        Self::Slice,
-        Self::Allocation,
-        Self::Terminal,
-        Self::Oci,
-        Self::Diag,
-    ];
+    pub const ALL: [Purpose; 5] = [Self::Slice, Self::Allocation, Self::Terminal, Self::Oci, Self::Diag];
 
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -135,10 +127,7 @@ impl Trust {
             return Err(Code::RootMismatch);
         }
         let manifest = read_manifest(&delegation, &bundle.manifest)?;
-        Ok(Self {
-            delegation,
-            manifest,
-        })
+        Ok(Self { delegation, manifest })
     }
 
     /// The next documents. A new delegation needs the old roots' threshold and its own; versions never go back;
@@ -146,12 +135,8 @@ impl Trust {
     pub fn advance(&self, bundle: &Bundle) -> Result<Self, Code> {
         let (delegation, payload) = read_delegation(&bundle.delegation)?;
         if delegation != self.delegation {
-            let old = bundle
-                .delegation
-                .count_signers(&payload, &self.delegation.roots)
-                >= self.delegation.threshold;
-            let new = bundle.delegation.count_signers(&payload, &delegation.roots)
-                >= delegation.threshold;
+            let old = bundle.delegation.count_signers(&payload, &self.delegation.roots) >= self.delegation.threshold;
+            let new = bundle.delegation.count_signers(&payload, &delegation.roots) >= delegation.threshold;
             let same_house = delegation.aud == self.delegation.aud;
             if !(old && new && same_house && delegation.version > self.delegation.version) {
                 return Err(Code::ManifestRejected);
@@ -163,10 +148,7 @@ impl Trust {
         {
             return Err(Code::ManifestRejected);
         }
-        Ok(Self {
-            delegation,
-            manifest,
-        })
+        Ok(Self { delegation, manifest })
     }
 
     pub fn aud(&self) -> InstallationId {
@@ -206,10 +188,7 @@ fn read_delegation(envelope: &Envelope) -> Result<(Delegation, Vec<u8>), Code> {
     ids.sort_unstable();
     ids.dedup();
     // A threshold of zero would accept anything, a doubled root would count for two.
-    if delegation.threshold == 0
-        || ids.len() != delegation.roots.len()
-        || delegation.threshold > ids.len()
-    {
+    if delegation.threshold == 0 || ids.len() != delegation.roots.len() || delegation.threshold > ids.len() {
         return Err(Code::ManifestRejected);
     }
     Ok((delegation, payload))

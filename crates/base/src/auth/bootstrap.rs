@@ -3,6 +3,7 @@
 
 use model::id::UserId;
 use model::signal::Code;
+use uuid::Uuid;
 
 use super::role::Scope;
 use super::token::{self, NewToken};
@@ -10,6 +11,23 @@ use super::user;
 use crate::db::{Db, Lock};
 use crate::http::ApiError;
 use crate::tx::Actor;
+
+/// A new token for the administrator of this name, who is made if there is none: for whoever stands at the server and
+/// has lost theirs. Not for a user who is no administrator.
+pub async fn admin_token(db: &Db, name: &str) -> Result<NewToken, ApiError> {
+    let actor = Actor::system("admin-token");
+    let found: Option<(Uuid, Vec<String>)> =
+        sqlx::query_as("select id, platform_roles from app_user where name = $1 and disabled_at is null")
+            .bind(name)
+            .fetch_optional(db.read())
+            .await?;
+    let id = match found {
+        None => user::user_create(db, &actor, name, &[Scope::Admin]).await?,
+        Some((id, roles)) if roles.iter().any(|role| role == Scope::Admin.as_str()) => id.into(),
+        Some(_) => return Err(ApiError::new(Code::Forbidden).message(format!("{name} is no administrator"))),
+    };
+    token::token_create(db, &actor, id, "from the server", &[Scope::Admin], LIFE_S).await
+}
 
 /// Long enough to set the house up, short enough not to be forgotten.
 const LIFE_S: i64 = 7 * 86_400;

@@ -21,7 +21,7 @@ mod role;
 mod token;
 mod user;
 
-pub use bootstrap::bootstrap_admin;
+pub use bootstrap::{admin_token, bootstrap_admin};
 pub use role::{Role, Scope, UnknownWord};
 pub use token::{NewToken, TokenRow, TokenSecret, token_by_secret, token_create, token_list, token_revoke};
 pub use user::{UserRow, user_create, user_disable, user_list, user_set_roles};

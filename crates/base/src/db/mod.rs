@@ -9,6 +9,7 @@ use sqlx::PgPool;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use crate::clock::Clock;
+use crate::tx::Limiter;
 use crate::wake::Wake;
 
 pub mod managed;
@@ -32,6 +33,7 @@ pub struct Db {
     reader: PgPool,
     clock: Clock,
     wake: Wake,
+    refusals: Limiter,
 }
 
 impl Db {
@@ -45,7 +47,12 @@ impl Db {
 
     /// Pools of at most `most` connections each, opened when first used.
     pub fn lazy(options: PgConnectOptions, clock: Clock, most: u32) -> Self {
-        let options = options.application_name("gpuaasd");
+        // No statement and no lock is waited for longer than a person would wait for the answer.
+        let options = options.application_name("gpuaasd").options([
+            ("statement_timeout", "30s"),
+            ("lock_timeout", "10s"),
+            ("idle_in_transaction_session_timeout", "60s"),
+        ]);
         let pool = || PgPoolOptions::new().max_connections(most).acquire_timeout(ACQUIRE);
         let read_only = options.clone().options([("default_transaction_read_only", "on")]);
         Self {
@@ -54,6 +61,7 @@ impl Db {
             options,
             clock,
             wake: Wake::new(),
+            refusals: Limiter::default(),
         }
     }
 
@@ -70,6 +78,10 @@ impl Db {
 
     pub(crate) fn writer(&self) -> &PgPool {
         &self.writer
+    }
+
+    pub(crate) fn refusals(&self) -> &Limiter {
+        &self.refusals
     }
 
     pub fn clock(&self) -> &Clock {

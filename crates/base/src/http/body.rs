@@ -6,6 +6,7 @@ use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use bytes::Bytes;
 use http::header;
 use http::request::Parts;
+use http_body_util::BodyExt;
 use model::json::{MAX_DEPTH, nesting_within};
 use model::signal::Code;
 use serde::de::DeserializeOwned;
@@ -15,6 +16,12 @@ use super::locate;
 
 /// The most a body may weigh unless its route says otherwise.
 pub(super) const BODY_LIMIT: usize = 256 * 1024;
+
+/// How much of a body that is too large is read and thrown away before its sender is cut off.
+const SPILL: usize = 1024 * 1024;
+
+/// The one character that a URL can carry and PostgreSQL's text cannot.
+const NUL: &str = "%00";
 
 /// Set by the route table for a route with a limit of its own.
 #[derive(Clone, Copy, Debug)]
@@ -52,15 +59,27 @@ fn is_json(request: &Request) -> bool {
 }
 
 async fn read(request: Request, limit: usize) -> Result<Bytes, ApiError> {
-    axum::body::to_bytes(request.into_body(), limit).await.map_err(|error| {
-        let too_large =
-            std::error::Error::source(&error).is_some_and(|source| source.is::<http_body_util::LengthLimitError>());
-        if too_large {
-            ApiError::new(Code::BodyTooLarge).detail("limit_bytes", limit)
+    let mut body = request.into_body();
+    let mut bytes = Vec::new();
+    let mut spilt = 0;
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|_| ApiError::new(Code::BodyMalformed).message("the body ended early"))?;
+        let data = frame.into_data().unwrap_or_default();
+        // Past the limit nothing is kept, but some is still read: a sender that is cut off never sees our answer.
+        if spilt > 0 || bytes.len() + data.len() > limit {
+            bytes = Vec::new();
+            spilt += data.len();
         } else {
-            ApiError::new(Code::BodyMalformed).message("the body ended early")
+            bytes.extend_from_slice(&data);
         }
-    })
+        if spilt > SPILL {
+            break;
+        }
+    }
+    if spilt > 0 {
+        return Err(ApiError::new(Code::BodyTooLarge).detail("limit_bytes", limit));
+    }
+    Ok(bytes.into())
 }
 
 /// Parses bytes as the typed body; public routes and tests of bodies share it.
@@ -69,6 +88,9 @@ pub(super) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiError> {
         return Err(
             ApiError::new(Code::BodyMalformed).message(format!("the body nests deeper than {MAX_DEPTH} levels"))
         );
+    }
+    if model::json::says_nul(bytes) {
+        return Err(ApiError::field("body", "texts must not contain NUL"));
     }
     serde_json::from_slice(bytes).map_err(|error| match error.classify() {
         serde_json::error::Category::Data => {
@@ -96,6 +118,10 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Params<
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        // JSON bodies are held to the same: a NUL can be sent, but not kept or looked for.
+        if parts.uri.path().contains(NUL) {
+            return Err(ApiError::new(Code::IdKindMismatch).message("a path must not contain NUL (`%00`)"));
+        }
         match Path::<T>::from_request_parts(parts, state).await {
             Ok(Path(value)) => Ok(Params(value)),
             Err(PathRejection::FailedToDeserializePathParams(why)) => {
@@ -114,6 +140,9 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Search<T> {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        if parts.uri.query().is_some_and(|query| query.contains(NUL)) {
+            return Err(ApiError::field("query", "must not contain NUL (`%00`)"));
+        }
         match Query::<T>::from_request_parts(parts, state).await {
             Ok(Query(value)) => Ok(Search(value)),
             Err(QueryRejection::FailedToDeserializeQueryString(why)) => Err(ApiError::field("query", why.body_text())),

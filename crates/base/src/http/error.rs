@@ -103,10 +103,12 @@ impl From<sqlx::Error> for ApiError {
             sqlx::Error::Io(_) | sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed | sqlx::Error::WorkerCrashed => {
                 true
             }
-            // Class 08: connection; 53: no room; 57P: being shut down.
-            sqlx::Error::Database(database) => database
-                .code()
-                .is_some_and(|state| state.starts_with("08") || state.starts_with("53") || state.starts_with("57P")),
+            // Class 08: connection; 40: another transaction was in the way; 53: no room; 55P03, 57014: too slow; 57P: shut down.
+            sqlx::Error::Database(database) => database.code().is_some_and(|state| {
+                ["08", "40", "53", "55P03", "57014", "57P"]
+                    .iter()
+                    .any(|class| state.starts_with(class))
+            }),
             _ => false,
         };
         let code = if away {

@@ -10,7 +10,7 @@ use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
 async fn write(db: &Db, n: usize) {
     for i in 0..n {
-        db.refusal(&Actor::system("test"), "x.y", Target::new("thing", i), Code::Forbidden)
+        db.failure(&Actor::system("test"), "x.y", Target::new("thing", i), Code::Forbidden)
             .await
             .expect("recorded");
     }

@@ -14,7 +14,7 @@ use base::{App, audit};
 use fleet::{Fleet, work};
 use rustls::ServerConfig;
 use tokio::net::TcpListener;
-use tokio_util::task::TaskTracker;
+use tokio::task::JoinSet;
 use wire::serve::{Limits, Peer, serve};
 use wire::stop::Stop;
 use wire::tls::server_config_with;
@@ -55,12 +55,11 @@ async fn bind(address: SocketAddr, setting: &str) -> anyhow::Result<TcpListener>
 /// Serves until told to stop; returns when every request under way was answered.
 pub async fn serve_on(app: App, ports: Ports, stop: Stop) -> anyhow::Result<()> {
     let fleet = Fleet::open(app.clone(), stop.token()).await?;
-    let tracker = TaskTracker::new();
-    work::spawn_listener_loops(&fleet, &tracker);
-    work::spawn_fleet_loops(&fleet, &tracker);
-    tracker.spawn(audit::sealer(app.db.clone(), stop.token()));
+    let mut loops = JoinSet::new();
+    work::spawn(&fleet, &mut loops);
+    loops.spawn(audit::sealer(app.db.clone(), stop.token()));
     let identity = certificate::fresh(&fleet)?;
-    tracker.spawn(certificate::renew(fleet.clone(), identity.clone(), stop.clone()));
+    loops.spawn(certificate::renew(fleet.clone(), identity.clone(), stop.clone()));
     let client_ca = [fleet.ca.tls_root().clone()];
     let node_tls = server_config_with(identity.clone(), Some(&client_ca))?;
     let enrol_tls = server_config_with(identity, None)?;
@@ -72,14 +71,29 @@ pub async fn serve_on(app: App, ports: Ports, stop: Stop) -> anyhow::Result<()> 
     let public = finish(routes::public_router(&fleet), public);
     let node = finish(fleet::routes::node_router(&fleet), Shell::new(SERVICE));
     let enrol = finish(fleet::routes::enrol_router(&fleet), Shell::new(SERVICE));
-    tokio::join!(
-        listen(ports.public, public_tls, public, &stop),
-        listen(ports.node, Some(node_tls), node, &stop),
-        listen(ports.enrol, Some(enrol_tls), enrol, &stop),
-    );
-    tracker.close();
-    tracker.wait().await;
-    Ok(())
+    let listeners = async {
+        tokio::join!(
+            listen(ports.public, public_tls, public, &stop),
+            listen(ports.node, Some(node_tls), node, &stop),
+            listen(ports.enrol, Some(enrol_tls), enrol, &stop),
+        )
+    };
+    let (_, outcome) = tokio::join!(listeners, watch(loops, &stop));
+    outcome
+}
+
+/// A loop that dies takes the process with it: half an api helps nobody, and somebody will start it again.
+async fn watch(mut loops: JoinSet<()>, stop: &Stop) -> anyhow::Result<()> {
+    let mut outcome = Ok(());
+    while let Some(ended) = loops.join_next().await {
+        if !stop.is_stopped() {
+            outcome = Err(ended
+                .err()
+                .map_or_else(|| anyhow::anyhow!("a loop ended by itself"), Into::into));
+            stop.trigger();
+        }
+    }
+    outcome
 }
 
 async fn listen(listener: TcpListener, tls: Option<Arc<ServerConfig>>, router: Router, stop: &Stop) {

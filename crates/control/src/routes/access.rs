@@ -74,6 +74,10 @@ async fn create(
     principal: Principal,
     Body(body): Body<TokenCreate>,
 ) -> Answer<(StatusCode, Json<TokenCreated>)> {
+    let printable = (1..=64).contains(&body.name.chars().count()) && !body.name.chars().any(char::is_control);
+    if !printable {
+        return Err(ApiError::field("name", "1 to 64 printable characters"));
+    }
     if !(1..=365).contains(&body.days) {
         return Err(ApiError::field("days", "must be between 1 and 365"));
     }

@@ -57,5 +57,8 @@ fn the_reference_configuration_is_one_that_it_takes() {
     let output = gpuaasd(&["config", "--config", file]);
     let said = String::from_utf8(output.stdout).expect("text");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    assert!(said.contains("node-api.internal") && !said.contains("gpuaas_owner@db"), "{said}");
+    assert!(
+        said.contains("node-api.internal") && !said.contains("gpuaas_owner@db"),
+        "{said}"
+    );
 }

@@ -253,17 +253,22 @@ async fn transactions(town: &Town) -> i64 {
     let mut conn = sqlx::PgConnection::connect_with(&town.db.superuser())
         .await
         .expect("connects");
-    let mut counts = Vec::new();
-    for pause_s in [3, 0] {
-        let sql = "select xact_commit + xact_rollback from pg_stat_database where datname = $1";
-        let count: i64 = sqlx::query_scalar(sql)
-            .bind(town.db.name())
-            .fetch_one(&mut conn)
-            .await
-            .expect("counts");
-        counts.push(count);
-        tokio::time::sleep(Duration::from_secs(pause_s)).await;
-    }
+    let before = count(&mut conn, town.db.name()).await;
+    let began = Instant::now();
+    eventually("three seconds", async || match began.elapsed() {
+        enough if enough >= Duration::from_secs(3) => Ok(()),
+        so_far => Err(so_far),
+    })
+    .await;
+    let after = count(&mut conn, town.db.name()).await;
     conn.close().await.expect("closes");
-    counts[1] - counts[0]
+    after - before
+}
+
+async fn count(conn: &mut sqlx::PgConnection, database: &str) -> i64 {
+    sqlx::query_scalar("select xact_commit + xact_rollback from pg_stat_database where datname = $1")
+        .bind(database)
+        .fetch_one(conn)
+        .await
+        .expect("a count")
 }

@@ -2,13 +2,12 @@
 //! which writes down each change it sees, and not our own journal.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use base::config::Config;
 use dev::simnode::SimNode;
 use dev::town::Town;
 use host::pretend::Profile;
-use model::api::{AuditRow, Page};
+use model::api::{AuditRow, Page, VersionView};
 use model::id::{NodeId, TaskId};
 use model::state::TaskState;
 use serde::Deserialize;
@@ -63,10 +62,12 @@ impl Dice {
 }
 
 /// Kills agent, executor or both, now and then, and brings them back.
-async fn kills(node: &SimNode, mut dice: Dice) {
+async fn kills(town: &Town, node: &SimNode, mut dice: Dice) {
     for _ in 0..KILLS {
-        // Not a wait for anything: the moment is the dice's.
-        tokio::time::sleep(Duration::from_millis(dice.roll(300))).await;
+        // The moment is the dice's, counted in requests.
+        for _ in 0..dice.roll(100) {
+            town.api().get::<VersionView>("/v1/version").await.expect("an answer");
+        }
         match dice.roll(3) {
             0 => node.agent.kill(),
             1 => node.executor.kill(),
@@ -117,7 +118,7 @@ async fn agent_and_executor_killed_at_random_moments_lose_nothing_and_double_not
     println!("seed {seed}");
     let town = Town::tuned(EXE, brisk).await;
     let (node, mut running) = town.node("cat", Profile::Cpu).await;
-    let ((), tasks) = tokio::join!(kills(&running, Dice(seed)), tenants(&town, node));
+    let ((), tasks) = tokio::join!(kills(&town, &running, Dice(seed)), tenants(&town, node));
     all_ended(&town, &tasks).await;
     each_once(&running);
     let starts = running.agent.starts() + running.executor.starts();

@@ -170,6 +170,10 @@ fn issue(authority: &Authority, csr_pem: &str, name: &Spiffe, life_s: i64, now: 
     }
     // Parsing checks the request's own signature: whoever asks holds the key.
     let csr = CertificateSigningRequestParams::from_pem(csr_pem).map_err(|e| CaError::Csr(e.to_string()))?;
+    // The only algorithm that renewal tokens know: another key would be let in once and never again.
+    if csr.public_key.algorithm() != &rcgen::PKCS_ECDSA_P256_SHA256 {
+        return Err(CaError::Csr("the key must be P-256".to_owned()));
+    }
     let uri = name.to_string();
     let asked = &csr.params.subject_alt_names;
     if asked

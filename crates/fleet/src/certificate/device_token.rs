@@ -4,6 +4,7 @@
 use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED, UnparsedPublicKey};
 use data_encoding::{BASE64, BASE64URL_NOPAD};
 use model::digest::Sha256;
+use model::node_api::CertificateKind;
 use model::signal::Code;
 use model::time::Timestamp;
 use rustls::pki_types::{CertificateDer, UnixTime};
@@ -30,6 +31,7 @@ struct Claims {
     exp: i64,
     jti: String,
     sans: Vec<String>,
+    kind: CertificateKind,
     cnf: Confirmation,
 }
 
@@ -49,15 +51,28 @@ pub(super) struct DeviceToken {
     pub(super) expires_at: Timestamp,
 }
 
+/// Why a token does not count, and whose device signed it, if that much was proved.
+#[derive(Debug)]
+pub(super) struct Refused {
+    pub(super) code: Code,
+    pub(super) why: &'static str,
+    pub(super) by: Option<Spiffe>,
+}
+
 pub(super) struct Expected<'a> {
     pub(super) device_root: &'a CertificateDer<'static>,
     pub(super) audience: &'a str,
     pub(super) csr_der: &'a [u8],
+    pub(super) kind: CertificateKind,
     pub(super) now: Timestamp,
 }
 
-pub(super) fn open(token: &str, expected: &Expected<'_>) -> Result<DeviceToken, (Code, &'static str)> {
-    let refuse = |why| (Code::DeviceTokenInvalid, why);
+pub(super) fn open(token: &str, expected: &Expected<'_>) -> Result<DeviceToken, Refused> {
+    let refuse = |why| Refused {
+        code: Code::DeviceTokenInvalid,
+        why,
+        by: None,
+    };
     if token.len() > 32 * 1024 {
         return Err(refuse("the token is too long"));
     }
@@ -66,7 +81,7 @@ pub(super) fn open(token: &str, expected: &Expected<'_>) -> Result<DeviceToken, 
     else {
         return Err(refuse("not three parts"));
     };
-    let head: Header = decode(header).ok_or(refuse("the header cannot be read"))?;
+    let head: Header = decode(header).ok_or_else(|| refuse("the header cannot be read"))?;
     if head.alg != "ES256" {
         return Err(refuse("alg must be ES256"));
     }
@@ -77,8 +92,8 @@ pub(super) fn open(token: &str, expected: &Expected<'_>) -> Result<DeviceToken, 
         .map(|text| BASE64.decode(text.as_bytes()).map(CertificateDer::from))
         .collect::<Result<_, _>>()
         .map_err(|_| refuse("x5c is not base64"))?;
-    let (leaf, intermediates) = chain.split_first().ok_or(refuse("x5c is empty"))?;
-    verify_chain(leaf, intermediates, expected)?;
+    let (leaf, intermediates) = chain.split_first().ok_or_else(|| refuse("x5c is empty"))?;
+    verify_chain(leaf, intermediates, expected).map_err(refuse)?;
     let device = PeerCertificate::parse(leaf).map_err(|_| refuse("the device certificate cannot be read"))?;
     let signed = &token[..header.len() + 1 + claims.len()];
     let raw = BASE64URL_NOPAD
@@ -92,8 +107,13 @@ pub(super) fn open(token: &str, expected: &Expected<'_>) -> Result<DeviceToken, 
     )
     .verify(signed.as_bytes(), &raw)
     .map_err(|_| refuse("the signature does not verify"))?;
-    let claims: Claims = decode(claims).ok_or(refuse("the claims cannot be read"))?;
-    judge(claims, device, expected)
+    let by = device.spiffe.clone();
+    let claims: Option<Claims> = decode(claims);
+    let unread = (Code::DeviceTokenInvalid, "the claims cannot be read");
+    claims
+        .ok_or(unread)
+        .and_then(|claims| judge(claims, device, expected))
+        .map_err(|(code, why)| Refused { code, why, by })
 }
 
 fn judge(
@@ -107,11 +127,15 @@ fn judge(
         .clone()
         .ok_or(refuse("the device certificate has no name"))?;
     let own = name.to_string();
-    if claims.sub != own || claims.sans.iter().any(|san| *san != own) {
+    if claims.sub != own || claims.sans != [own] {
         return Err((
             Code::CertNameMismatch,
             "the token asks for a name that is not the device's",
         ));
+    }
+    // Signed, not taken from the request: whoever may ask for a working certificate must not get a device credential.
+    if claims.kind != expected.kind {
+        return Err(refuse("the token vouches for another kind of certificate"));
     }
     if !claims.aud.iter().any(|aud| aud == expected.audience) {
         return Err(refuse("the token is for somebody else"));
@@ -124,7 +148,8 @@ fn judge(
         return Err(refuse("jti has no right length"));
     }
     let now_s = expected.now.millis() / 1000;
-    if claims.exp - claims.iat > MAX_LIFE_S || claims.exp <= claims.iat {
+    // Saturating: a life longer than numbers go is still too long.
+    if claims.exp.saturating_sub(claims.iat) > MAX_LIFE_S || claims.exp <= claims.iat {
         return Err(refuse("the token lives too long"));
     }
     if now_s + LEEWAY_S < claims.nbf.max(claims.iat) || now_s - LEEWAY_S > claims.exp {
@@ -134,7 +159,7 @@ fn judge(
         device,
         name,
         jti: claims.jti,
-        expires_at: Timestamp::from_millis(claims.exp * 1000),
+        expires_at: Timestamp::from_millis(claims.exp.saturating_mul(1000)),
     })
 }
 
@@ -142,12 +167,9 @@ fn verify_chain(
     leaf: &CertificateDer<'static>,
     intermediates: &[CertificateDer<'static>],
     expected: &Expected<'_>,
-) -> Result<(), (Code, &'static str)> {
+) -> Result<(), &'static str> {
     let mut roots = rustls::RootCertStore::empty();
-    let untrusted = (
-        Code::DeviceTokenInvalid,
-        "the device certificate is not one of ours or not valid now",
-    );
+    let untrusted = "the device certificate is not one of ours or not valid now";
     roots.add(expected.device_root.clone()).map_err(|_| untrusted)?;
     let verifier = rustls::server::WebPkiClientVerifier::builder_with_provider(roots.into(), wire::tls::provider())
         .build()

@@ -2,8 +2,7 @@
 //! checked before issuing and again on what was issued; a token works once.
 
 use base::http::{Answer, ApiError, correlation_id};
-use base::tx::{Actor, Target};
-use base::wake::Topic;
+use base::tx::{Actor, ActorKind, Target};
 use model::id::NodeId;
 use model::node_api::{CertificateAnswer, CertificateKind, CertificateRequest};
 use model::signal::Code;
@@ -17,9 +16,22 @@ use super::{CaError, Issued};
 use crate::Fleet;
 use crate::node::store as nodes;
 
+/// Lost answers leave certificates that nobody uses; more than this is no accident.
+const LIVE_MOST: i64 = 32;
+
 pub(crate) async fn renew(fleet: &Fleet, node: NodeId, request: CertificateRequest) -> Answer<CertificateAnswer> {
-    let actor = Actor::node(node, correlation_id());
-    match attempt(fleet, node, &request, &actor).await {
+    let (signer, opened) = open(fleet, &request);
+    // The path is anybody's to write; the audit names the device that signed, or nobody.
+    let who = match signer {
+        Some(Spiffe::Node { node_id, .. }) => node_id.to_string(),
+        Some(Spiffe::Role { .. }) | None => "unverified".to_owned(),
+    };
+    let actor = Actor::new(ActorKind::Node, who, correlation_id());
+    let answer = match opened {
+        Ok(token) => attempt(fleet, node, &request, &token, &actor).await,
+        Err(error) => Err(error),
+    };
+    match answer {
         Err(error) if error.code != Code::ClockSkew && error.status().is_client_error() => {
             fleet
                 .app
@@ -32,32 +44,43 @@ pub(crate) async fn renew(fleet: &Fleet, node: NodeId, request: CertificateReque
     }
 }
 
-async fn attempt(
-    fleet: &Fleet,
-    node: NodeId,
-    request: &CertificateRequest,
-    actor: &Actor,
-) -> Answer<CertificateAnswer> {
+/// Whose device signed the token, if one of ours did; and the token, if it vouches for this very request.
+fn open(fleet: &Fleet, request: &CertificateRequest) -> (Option<Spiffe>, Answer<DeviceToken>) {
     let now = fleet.app.clock.now();
-    let csr_der = csr_der(&request.csr)?;
+    let csr_der = match csr_der(&request.csr) {
+        Ok(der) => der,
+        Err(error) => return (None, Err(error)),
+    };
     let expected = Expected {
         device_root: fleet.ca.device_root(),
         audience: &fleet.token_audience(),
         csr_der: &csr_der,
+        kind: request.kind,
         now,
     };
-    let token = device_token::open(&request.token, &expected).map_err(|(code, why)| {
-        let error = ApiError::new(code).message(why);
-        if code == Code::ClockSkew {
-            error.detail("server_time", now.to_string())
-        } else {
-            error
+    match device_token::open(&request.token, &expected) {
+        Ok(token) => (Some(token.name.clone()), Ok(token)),
+        Err(refused) => {
+            let mut error = ApiError::new(refused.code).message(refused.why);
+            if refused.code == Code::ClockSkew {
+                error = error.detail("server_time", now.to_string());
+            }
+            (refused.by, Err(error))
         }
-    })?;
-    let epoch = named_node(fleet, &token, node)?;
+    }
+}
+
+async fn attempt(
+    fleet: &Fleet,
+    node: NodeId,
+    request: &CertificateRequest,
+    token: &DeviceToken,
+    actor: &Actor,
+) -> Answer<CertificateAnswer> {
+    let epoch = named_node(fleet, token, node)?;
     let mut change = fleet.app.db.change(actor, "certificate.renew", node).await?;
     let row = nodes::lock(&mut change, node).await?.ok_or(Code::NotFound)?;
-    let device = store::by_serial(fleet.app.db.read(), &token.device.serial)
+    let device = store::by_serial(change.conn(), &token.device.serial)
         .await?
         .ok_or(Code::CertUnknown)?;
     if device.revoked_at.is_some() || row.epoch != epoch as i64 || row.state()? == NodeState::Removed {
@@ -68,6 +91,11 @@ async fn attempt(
     }
     if !store::renewal_token_take(&mut change, &token.jti, token.expires_at).await? {
         return Err(ApiError::new(Code::DeviceTokenInvalid).message("this token was used before"));
+    }
+    let now = change.at();
+    if store::live_count(change.conn(), node, epoch, request.kind, now).await? >= LIVE_MOST {
+        return Err(ApiError::new(Code::RateLimited)
+            .message("the node holds too many live certificates; some have to end first"));
     }
     let generation = store::generation(change.conn(), node, epoch, request.kind).await? + 1;
     let issued = issue(fleet, request, &token.name)?;
@@ -88,7 +116,6 @@ async fn attempt(
         node,
         serde_json::json!({ "serial": issued.serial, "kind": request.kind, "not_after": issued.not_after }),
     );
-    change.wake(Topic::Revoked);
     change.commit().await?;
     Ok(CertificateAnswer {
         chain: issued.pem,

@@ -68,13 +68,33 @@ pub async fn insert_role(change: &mut Change, issued: &Issued, role: &str) -> sq
     Ok(())
 }
 
-pub async fn by_serial(pool: &PgPool, serial: &str) -> sqlx::Result<Option<CertificateRow>> {
+pub async fn by_serial(from: impl sqlx::PgExecutor<'_>, serial: &str) -> sqlx::Result<Option<CertificateRow>> {
     sqlx::query_as(
         "select serial, kind, node_id, role, epoch, generation, not_before, not_after, first_used_at, revoked_at, created_at
          from certificate where serial = $1",
     )
     .bind(serial)
-    .fetch_optional(pool)
+    .fetch_optional(from)
+    .await
+}
+
+/// Certificates of a kind that still stand.
+pub async fn live_count(
+    conn: &mut PgConnection,
+    node: NodeId,
+    epoch: u64,
+    kind: CertificateKind,
+    now: Timestamp,
+) -> sqlx::Result<i64> {
+    sqlx::query_scalar(
+        "select count(*) from certificate
+         where node_id = $1 and epoch = $2 and kind = $3 and revoked_at is null and not_after > $4",
+    )
+    .bind(node.uuid())
+    .bind(epoch as i64)
+    .bind(kind_word(kind))
+    .bind(OffsetDateTime::from(now))
+    .fetch_one(conn)
     .await
 }
 
@@ -132,20 +152,22 @@ pub async fn revoke(
     Ok(done.rows_affected() == 1)
 }
 
-/// Newest first; a node collects one a day.
+/// Newest first; a node collects one a day. Two of one moment are told apart by their serials.
 pub async fn of_node(
     pool: &PgPool,
     node: NodeId,
-    before: Option<OffsetDateTime>,
+    after: Option<(OffsetDateTime, String)>,
     limit: i64,
 ) -> sqlx::Result<Vec<CertificateRow>> {
+    let (at, serial) = after.unzip();
     sqlx::query_as(
         "select serial, kind, node_id, role, epoch, generation, not_before, not_after, first_used_at, revoked_at, created_at
-         from certificate where node_id = $1 and ($2::timestamptz is null or created_at < $2)
-         order by created_at desc, serial limit $3",
+         from certificate where node_id = $1 and ($2::timestamptz is null or (created_at, serial) < ($2, $3))
+         order by created_at desc, serial desc limit $4",
     )
     .bind(node.uuid())
-    .bind(before)
+    .bind(at)
+    .bind(serial)
     .bind(limit)
     .fetch_all(pool)
     .await

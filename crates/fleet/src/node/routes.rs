@@ -64,6 +64,7 @@ pub fn routes() -> Routes<Fleet> {
             .answers::<NodeView>(),
         Route::get("/v1/nodes/{id}/certificates", READ, list_certificates)
             .summary("Every certificate it was given")
+            .searches::<base::http::PageQuery>()
             .answers::<Page<CertificateView>>(),
         Route::post("/v1/nodes/{id}/certificates/{serial}/revoke", WRITE, revoke)
             .summary("End one certificate now")
@@ -279,9 +280,10 @@ async fn list_certificates(
 ) -> Answer<Json<Page<CertificateView>>> {
     let page = query.page("certificates", &fleet.app.cursors)?;
     store::get(fleet.app.db.read(), id).await?.ok_or(Code::NotFound)?;
-    let before = page.after.map(|(at, _)| at.into());
-    let rows = certificates::of_node(fleet.app.db.read(), id, before, page.fetch()).await?;
-    let place = |row: &CertificateRow| (row.created_at.into(), uuid::Uuid::nil());
+    // A serial has sixteen bytes, as an id has; so a cursor can carry it.
+    let after = page.after.map(|(at, serial)| (at.into(), serial.simple().to_string()));
+    let rows = certificates::of_node(fleet.app.db.read(), id, after, page.fetch()).await?;
+    let place = |row: &CertificateRow| (row.created_at.into(), row.serial.parse().unwrap_or_default());
     Ok(Json(page.answer(
         rows,
         "certificates",

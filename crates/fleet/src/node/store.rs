@@ -5,6 +5,7 @@ use base::http::{ApiError, Page};
 use model::id::{NodeId, SessionId};
 use model::node_api::{EnrolRequest, NodeProbe, SessionRequest};
 use model::state::{NodeMode, NodeState};
+use model::task::health_probe;
 use model::time::Timestamp;
 use sqlx::{PgConnection, PgPool};
 use time::OffsetDateTime;
@@ -101,8 +102,11 @@ pub async fn enrolled(
     at: Timestamp,
 ) -> sqlx::Result<()> {
     sqlx::query(
-        "update node set epoch = $2, state = 'enrolling', state_since = $3, state_reason = 'waits for its first probe',
-             resume_state = null, simulated = $4, facts = $5, hardware = $6, versions = $7, result_public = $8,
+        "update node set epoch = $2,
+             state = case when state = 'quarantined' then state else 'enrolling' end,
+             state_since = case when state = 'quarantined' then state_since else $3 end,
+             state_reason = case when state = 'quarantined' then state_reason else 'waits for its first probe' end,
+             resume_state = null, probe_asked_at = null, probe_tries = 0, simulated = $4, facts = $5, hardware = $6, versions = $7, result_public = $8,
              session_id = null, task_seq = 0, task_types = '[]', version = version + 1
          where id = $1",
     )
@@ -172,15 +176,17 @@ pub async fn set_mode(conn: &mut PgConnection, id: NodeId, mode: NodeMode) -> sq
 pub async fn probed(
     conn: &mut PgConnection,
     id: NodeId,
-    output: &serde_json::Value,
+    output: &health_probe::Output,
     at: Timestamp,
 ) -> sqlx::Result<()> {
-    sqlx::query("update node set last_probe = $2, last_probe_at = $3, version = version + 1 where id = $1")
-        .bind(id.uuid())
-        .bind(output)
-        .bind(OffsetDateTime::from(at))
-        .execute(conn)
-        .await?;
+    sqlx::query(
+        "update node set last_probe = $2, last_probe_at = $3, probe_tries = 0, version = version + 1 where id = $1",
+    )
+    .bind(id.uuid())
+    .bind(sqlx::types::Json(output))
+    .bind(OffsetDateTime::from(at))
+    .execute(conn)
+    .await?;
     Ok(())
 }
 
@@ -206,26 +212,48 @@ pub async fn silent(pool: &PgPool, before: Timestamp) -> sqlx::Result<Vec<Uuid>>
     .await
 }
 
-/// Nodes that are there (heard since `heard_after`) and want a probe: to become ready, or because the last one is old.
-/// `only` asks about one of them.
+/// When a node is due for a probe.
+#[derive(Clone, Copy, Debug)]
+pub struct ProbeRule {
+    pub now: Timestamp,
+    /// Only who was heard since then.
+    pub heard_after: Timestamp,
+    /// Whoever is fine is asked this often.
+    pub every_ms: i64,
+}
+
+/// Nodes that are there and want a probe: to become ready, or because the last one is old. Who does not answer is
+/// asked again ten seconds later, then twenty, and so on. `only` asks about one of them.
 pub async fn want_probe(
     from: impl sqlx::PgExecutor<'_>,
     only: Option<NodeId>,
-    heard_after: Timestamp,
-    probed_before: Timestamp,
+    rule: ProbeRule,
 ) -> sqlx::Result<Vec<Uuid>> {
     sqlx::query_scalar(
-        "select n.id from node n
-         where n.session_id is not null and n.last_seen_at > $1 and ($3::uuid is null or n.id = $3)
-           and (n.state in ('enrolling', 'stale')
-                or (n.state in ('ready', 'draining', 'drained') and coalesce(n.last_probe_at, n.created_at) < $2))
-           and not exists (select from task t where t.node_id = n.id and t.task_type = 'diag.health_probe'
-                             and (t.state in ('queued', 'dispatched', 'started', 'unknown') or t.created_at > $1))
-         limit 200",
+        "select id from node
+         where session_id is not null and last_seen_at > $1 and ($3::uuid is null or id = $3)
+           and task_types @> $5
+           and (state in ('enrolling', 'stale')
+                or (state in ('ready', 'draining', 'drained') and coalesce(last_probe_at, created_at) < $2))
+           and (probe_asked_at is null
+                or probe_asked_at < $4 - least(interval '10 s' * power(2, least(greatest(probe_tries - 1, 0), 10)), $4 - $2))
+         order by probe_asked_at nulls first, id limit 200",
     )
-    .bind(OffsetDateTime::from(heard_after))
-    .bind(OffsetDateTime::from(probed_before))
+    .bind(OffsetDateTime::from(rule.heard_after))
+    .bind(OffsetDateTime::from(rule.now.plus_ms(-rule.every_ms)))
     .bind(only.map(|id| id.uuid()))
+    .bind(OffsetDateTime::from(rule.now))
+    .bind(serde_json::json!([{ "type": health_probe::SPEC.name }]))
     .fetch_all(from)
     .await
+}
+
+/// A probe was asked for; until one succeeds, the next waits longer.
+pub async fn probe_asked(conn: &mut PgConnection, id: NodeId, at: Timestamp) -> sqlx::Result<()> {
+    sqlx::query("update node set probe_asked_at = $2, probe_tries = probe_tries + 1 where id = $1")
+        .bind(id.uuid())
+        .bind(OffsetDateTime::from(at))
+        .execute(conn)
+        .await?;
+    Ok(())
 }

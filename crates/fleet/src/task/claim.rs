@@ -2,7 +2,6 @@
 //! out as they were signed.
 
 use base::http::{Answer, ApiError};
-use model::dsse::Envelope;
 use model::id::{NodeId, SessionId};
 use model::node_api::OfferedTask;
 use model::time::Timestamp;
@@ -11,6 +10,7 @@ use std::collections::HashSet;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
+use super::store;
 use crate::Fleet;
 
 /// At most this many in one answer; the rest follows with the next.
@@ -26,15 +26,21 @@ struct Claimed {
 pub async fn claim(fleet: &Fleet, node: NodeId, epoch: u64, session: SessionId) -> Answer<Vec<OfferedTask>> {
     let now = fleet.app.clock.now();
     let rows: Vec<Claimed> = sqlx::query_as(
-        "with again as (
-             update task set delivered_to = $3, delivered_at = $4
-             where node_id = $1 and node_epoch = $2 and state in ('dispatched', 'unknown')
-               and named_by is distinct from $3
+        "with here as (
+             select id from node where id = $1 and epoch = $2 and session_id = $3 and state not in ('quarantined', 'removed')),
+         lost as (
+             select task.id from task join here on here.id = task.node_id
+             where node_epoch = $2 and task.state in ('dispatched', 'unknown')
+               and (named_by is distinct from $3 or task.state = 'unknown')
                and (delivered_to is distinct from $3 or delivered_at < $5)
-             returning id, fence, envelope, seq),
+             order by task.id limit $6 for update of task skip locked),
+         again as (
+             update task set delivered_to = $3, delivered_at = $4 from lost where task.id = lost.id
+             returning task.id, task.fence, task.envelope, task.seq),
          next as (
-             select id from task where node_id = $1 and node_epoch = $2 and state = 'queued' and start_by > $4
-             order by seq limit $6 for update skip locked),
+             select task.id from task join here on here.id = task.node_id
+             where node_epoch = $2 and task.state = 'queued' and start_by > $4
+             order by seq limit $6 for update of task skip locked),
          fresh as (
              update task set state = 'dispatched', fence = nextval('task_fence'), lease_until = $7, dispatched_at = $4,
                  delivered_to = $3, delivered_at = $4, version = version + 1
@@ -51,22 +57,21 @@ pub async fn claim(fleet: &Fleet, node: NodeId, epoch: u64, session: SessionId) 
     .bind(OffsetDateTime::from(now.plus_s(fleet.limits.lease_s)))
     .fetch_all(fleet.app.db.bookkeeping())
     .await?;
+    if rows.len() as i64 >= BATCH {
+        // There may be more; the next wait looks at once.
+        fleet.dispatch.ring(node);
+    }
     rows.into_iter().map(|row| offered(row, fleet.limits.lease_s)).collect()
 }
 
 fn offered(row: Claimed, lease_s: i64) -> Answer<OfferedTask> {
-    // A row that somebody else wrote may hold anything; what is not an envelope becomes one that no node accepts.
-    let envelope = Envelope::parse(&row.envelope).unwrap_or_else(|_| Envelope {
-        payload_type: String::new(),
-        payload: String::new(),
-        signatures: Vec::new(),
-    });
     let lease_s = u32::try_from(lease_s).map_err(ApiError::internal)?;
     Ok(OfferedTask {
         task_id: row.id.into(),
         fence: row.fence as u64,
         lease_s,
-        envelope,
+        // A row that somebody else wrote may hold anything; then this is an envelope that no node accepts.
+        envelope: store::readable(&row.envelope),
     })
 }
 
@@ -76,7 +81,7 @@ pub async fn nodes_with_work(pool: &PgPool, now: Timestamp, redeliver_ms: i64) -
         "select node_id from task where state = 'queued' and start_by > $1
          union
          select t.node_id from task t join node n on n.id = t.node_id
-         where t.state in ('dispatched', 'unknown') and t.named_by is distinct from n.session_id
+         where t.state in ('dispatched', 'unknown') and (t.named_by is distinct from n.session_id or t.state = 'unknown')
            and (t.delivered_to is distinct from n.session_id or t.delivered_at < $2)
          union
          select node_id from task where state in ('dispatched', 'started', 'unknown') and cancel_at > $3",

@@ -8,8 +8,9 @@ use model::digest::Sha256;
 use model::envelope::{MAX_START_S, TaskPayload};
 use model::id::{NodeId, OpId, TaskId, derive_node_op, derive_task};
 use model::signal::Code;
-use model::state::NodeState;
-use model::task::{Task, TypeVersions, health_probe};
+use model::state::{NodeMode, NodeState};
+use model::task::{Spec, Task, TypeVersions, health_probe};
+use model::trust::Purpose;
 use serde_json::json;
 use time::OffsetDateTime;
 
@@ -17,7 +18,7 @@ use super::store;
 use crate::Fleet;
 use crate::intent;
 use crate::metrics::TASKS_ENQUEUED;
-use crate::node::{NodeRow, state};
+use crate::node::{NodeRow, state, store as nodes};
 
 /// Requests for a probe within this time share one task.
 const SHARE_PROBE_S: i64 = 10;
@@ -42,7 +43,7 @@ pub struct Ask {
 pub async fn enqueue(fleet: &Fleet, change: &mut Change, ask: &Ask) -> Answer<TaskId> {
     let row = state::lock(change, ask.node).await?;
     let spec = ask.task.task_type().spec();
-    may_take(&row, spec.name, spec.version)?;
+    may_take(fleet, &row, spec)?;
     let (op, intent_sha256) = match ask.cover {
         Cover::Observes if !spec.changes_host => (node_op(change, ask.node, spec.name).await?, None),
         Cover::Observes => return Err(Code::IntentMissing.into()),
@@ -89,6 +90,8 @@ pub async fn enqueue_probe(fleet: &Fleet, change: &mut Change, node: NodeId) -> 
     if let Some(open) = store::young_probe(change.conn(), node, young).await? {
         return Ok(open.into());
     }
+    let at = change.at();
+    nodes::probe_asked(change.conn(), node, at).await?;
     let task = Task::HealthProbe(health_probe::Params {});
     enqueue(
         fleet,
@@ -102,23 +105,35 @@ pub async fn enqueue_probe(fleet: &Fleet, change: &mut Change, node: NodeId) -> 
     .await
 }
 
-fn may_take(row: &NodeRow, name: &str, version: u32) -> Answer<()> {
+fn may_take(fleet: &Fleet, row: &NodeRow, spec: &Spec) -> Answer<()> {
     match row.state()? {
         NodeState::Quarantined => return Err(Code::NodeQuarantined.into()),
         NodeState::Removed => return Err(Code::NotFound.into()),
-        NodeState::Enrolling | NodeState::Ready | NodeState::Draining | NodeState::Drained | NodeState::Stale => {}
+        NodeState::Ready => {}
+        // To give a tenant something, a node has to have proved itself; to look at it or to take away, it need not.
+        state @ (NodeState::Enrolling | NodeState::Draining | NodeState::Drained | NodeState::Stale) => {
+            if spec.changes_host && !spec.destroys_data {
+                return Err(ApiError::new(Code::NodeNotReady).message(format!("the node is {state}, not ready")));
+            }
+        }
     }
     if row.epoch == 0 || row.session_id.is_none() {
         return Err(ApiError::new(Code::NodeNotReady).message("the node has not opened a session since it enrolled"));
     }
+    let for_tenants = spec.purpose == Purpose::Allocation && !spec.destroys_data;
+    if for_tenants && row.mode != NodeMode::Machine.as_str() {
+        return Err(ApiError::new(Code::ModeConflict).message("accounts are made on nodes in machine mode only"));
+    }
+    if spec.changes_host && fleet.keyring().expired(fleet.app.clock.now()) {
+        return Err(Code::ManifestExpired.into());
+    }
     let announced: Vec<TypeVersions> = serde_json::from_value(row.task_types.clone()).map_err(ApiError::internal)?;
     if !announced
         .iter()
-        .any(|t| t.task_type == name && t.versions.contains(&version))
+        .any(|t| t.task_type == spec.name && t.versions.contains(&spec.version))
     {
-        return Err(
-            ApiError::new(Code::NodeLacksTaskType).message(format!("its build has no {name} version {version}"))
-        );
+        let what = format!("its build has no {} version {}", spec.name, spec.version);
+        return Err(ApiError::new(Code::NodeLacksTaskType).message(what));
     }
     Ok(())
 }
@@ -140,12 +155,7 @@ async fn next_seq(change: &mut Change, node: NodeId) -> Answer<u64> {
     Ok(seq as u64)
 }
 
-async fn insert(
-    fleet: &Fleet,
-    change: &mut Change,
-    payload: &TaskPayload,
-    purpose: model::trust::Purpose,
-) -> Answer<()> {
+async fn insert(fleet: &Fleet, change: &mut Change, payload: &TaskPayload, purpose: Purpose) -> Answer<()> {
     let keyring = fleet.keyring();
     let key = keyring.task_key(purpose).ok_or(Code::KeyNotUsable)?;
     let envelope = payload.sign(key);

@@ -5,14 +5,13 @@ use base::Change;
 use base::http::{Answer, ApiError};
 use base::tx::Actor;
 use base::wake::Topic;
-use model::digest::Sha256;
 use model::id::TaskId;
 use model::key::PublicKey;
 use model::node_api::{ResultAnswer, ResultRequest};
 use model::outcome::{Outcome, ResultPayload};
 use model::signal::Code;
 use model::state::TaskState;
-use model::task::TaskType;
+use model::task::{TaskType, health_probe};
 use serde_json::json;
 use time::OffsetDateTime;
 
@@ -34,7 +33,11 @@ pub async fn land(
         Err(error)
             if matches!(
                 error.code,
-                Code::ResultSignatureInvalid | Code::StaleFence | Code::ResultConflict | Code::ResultMalformed
+                Code::ResultSignatureInvalid
+                    | Code::StaleFence
+                    | Code::ResultConflict
+                    | Code::ResultMalformed
+                    | Code::NotFound
             ) =>
         {
             metrics::counter!(ALARMS, "code" => error.code.as_str()).increment(1);
@@ -61,6 +64,7 @@ async fn attempt(
         .filter(|row| row.node_id == node.id)
         .ok_or(Code::NotFound)?;
     let result = open(fleet, &node, &row, caller, request)?;
+    answers_these_bytes(&mut change, &row, &result).await?;
     let bytes = request.envelope.to_bytes();
     if let Some(landed) = &row.result {
         return if *landed == bytes {
@@ -114,17 +118,22 @@ fn open(
     if row.fence != Some(request.fence as i64) {
         return Err(Code::StaleFence.into());
     }
-    let answered = Sha256::from_bytes(
-        row.payload_sha256
-            .as_slice()
-            .try_into()
-            .map_err(|_| Code::ResultConflict)?,
-    );
-    // A refusal names the bytes that arrived, which need not be the bytes that were signed: that is its point.
-    if result.payload_sha256 != answered && result.outcome != Outcome::Refused {
-        return Err(Code::ResultConflict.into());
-    }
     Ok(result)
+}
+
+/// A result answers the bytes that were signed. A refusal may answer the bytes that were handed out instead, if
+/// somebody has changed those in our queue; bytes that came from neither place are somebody else's game.
+async fn answers_these_bytes(change: &mut Change, row: &TaskRow, result: &ResultPayload) -> Answer<()> {
+    if result.payload_sha256.as_bytes().as_slice() == row.payload_sha256 {
+        return Ok(());
+    }
+    if result.outcome == Outcome::Refused {
+        let handed_out = store::handed_out(change.conn(), row.id()).await?;
+        if result.payload_sha256 == handed_out.payload_digest() {
+            return Ok(());
+        }
+    }
+    Err(Code::ResultConflict.into())
 }
 
 fn end_of(result: &ResultPayload, row: &TaskRow) -> Answer<TaskState> {
@@ -178,6 +187,11 @@ async fn write(
         row.id(),
         json!({ "node_id": result.node_id, "type": row.task_type, "state": to, "code": result.code }),
     );
+    // A quick task's result can overtake the heartbeat that would have told of its start.
+    if row.started_at.is_none() && result.started_at.is_some() {
+        change.also("task.start", row.id());
+        change.event("task.started", row.id(), json!({ "node_id": result.node_id }));
+    }
     change.wake(Topic::Tasks);
     Ok(())
 }
@@ -195,12 +209,22 @@ async fn consequences(
     };
     match (task_type, to) {
         (TaskType::HealthProbe, TaskState::Succeeded) => {
-            if let Some(output) = &result.output {
-                let output = serde_json::from_str(output.get()).map_err(ApiError::internal)?;
-                let at = change.at();
-                nodes::probed(change.conn(), node.id(), &output, at).await?;
-            }
+            let output = result
+                .output
+                .as_ref()
+                .map(|raw| serde_json::from_str::<health_probe::Output>(raw.get()));
+            // Ready is earned by findings, not by the word "succeeded".
+            let Some(Ok(output)) = output else {
+                return Err(Code::ResultMalformed.into());
+            };
+            let at = change.at();
+            nodes::probed(change.conn(), node.id(), &output, at).await?;
             state::proved(change, node).await
+        }
+        // Neither made nor taken back: what is left on the host has to be looked at.
+        (TaskType::ProvisionUser, TaskState::Failed) if result.code == Some(Code::Stuck) => {
+            change.also("node.quarantine", node.id());
+            state::quarantine(change, node, "an account could be neither finished nor taken back").await
         }
         // Something of a tenant may still be there: nobody else gets this node before an operator has looked.
         (TaskType::DeprovisionUser, TaskState::Failed) if result.outcome == Outcome::Failed => {

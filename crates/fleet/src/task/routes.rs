@@ -116,7 +116,6 @@ async fn cancel(
     let mut change = fleet.app.db.change(&actor, "task.cancel", id).await?;
     let row = store::lock(&mut change, id).await?.ok_or(Code::NotFound)?;
     store::cancel(&mut change, &row).await?;
-    change.event("task.cancel_requested", id, serde_json::json!({}));
     change.commit().await?;
     let row = store::get(fleet.app.db.bookkeeping(), id)
         .await?

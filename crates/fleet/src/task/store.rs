@@ -3,9 +3,11 @@
 use base::Change;
 use base::http::{Answer, ApiError, Page};
 use base::wake::Topic;
+use model::dsse::Envelope;
 use model::id::{NodeId, OpId, TaskId};
 use model::signal::Code;
 use model::state::TaskState;
+use model::task::TaskType;
 use model::time::Timestamp;
 use sqlx::{PgConnection, PgPool};
 use time::OffsetDateTime;
@@ -151,38 +153,83 @@ pub async fn young_probe(conn: &mut PgConnection, node: NodeId, after: Timestamp
     .await
 }
 
+/// The envelope in the row, as a node is or was given it. What is no envelope becomes one that no node accepts.
+pub async fn handed_out(conn: &mut PgConnection, id: TaskId) -> sqlx::Result<Envelope> {
+    let bytes: Vec<u8> = sqlx::query_scalar("select envelope from task where id = $1")
+        .bind(id.uuid())
+        .fetch_one(conn)
+        .await?;
+    Ok(readable(&bytes))
+}
+
+pub(super) fn readable(bytes: &[u8]) -> Envelope {
+    Envelope::parse(bytes).unwrap_or_else(|_| Envelope {
+        payload_type: String::new(),
+        payload: String::new(),
+        signatures: Vec::new(),
+    })
+}
+
 /// The node is gone or has a new epoch: what was open on it ends as lost.
-pub async fn lose(change: &mut Change, node: NodeId, keep_epoch: Option<u64>) -> sqlx::Result<u64> {
+pub async fn lose(change: &mut Change, node: NodeId, keep_epoch: Option<u64>) -> sqlx::Result<()> {
     let at = OffsetDateTime::from(change.at());
-    let done = sqlx::query(
+    let lost: Vec<Overdue> = sqlx::query_as(
         "update task set state = 'failed', code = $3, detail = 'the node was removed or enrolled again', ended_at = $4,
              version = version + 1
-         where node_id = $1 and ($2::bigint is null or node_epoch <> $2)
-           and state in ('queued', 'dispatched', 'started', 'unknown')",
+         where id in (select id from task where node_id = $1 and ($2::bigint is null or node_epoch <> $2)
+                        and state in ('queued', 'dispatched', 'started', 'unknown') order by id for update)
+         returning id, node_id, task_type",
     )
     .bind(node.uuid())
     .bind(keep_epoch.map(|e| e as i64))
     .bind(Code::NodeLost.as_str())
     .bind(at)
-    .execute(change.conn())
+    .fetch_all(change.conn())
     .await?;
+    for task in &lost {
+        ended(change, task, TaskState::Failed, Code::NodeLost);
+    }
     change.wake(Topic::Tasks);
-    Ok(done.rows_affected())
+    Ok(())
 }
 
-/// Somebody wants it stopped. Queued ends at once; what a node has is asked for with the next answer.
+/// Everybody hears of every end in the same words.
+pub fn ended(change: &mut Change, task: &Overdue, state: TaskState, code: Code) {
+    let data = serde_json::json!({
+        "node_id": NodeId::from(task.node_id), "type": task.task_type, "state": state, "code": code,
+    });
+    change.event("task.ended", TaskId::from(task.id), data);
+}
+
+/// Somebody wants it stopped. Queued ends at once; what a node has is asked for with the next answer. What takes
+/// a tenant's things away is never stopped: it would leave them for the next one.
 pub async fn cancel(change: &mut Change, row: &TaskRow) -> Answer<()> {
+    let takes_away = row
+        .task_type
+        .parse::<TaskType>()
+        .is_ok_and(|task_type| task_type.spec().destroys_data);
+    if takes_away {
+        return Err(
+            ApiError::new(Code::StateConflict).message("a task that takes a tenant's things away is not cancelled")
+        );
+    }
     let at = OffsetDateTime::from(change.at());
     match row.state()? {
         TaskState::Queued => {
             sqlx::query(
-                "update task set state = 'cancelled', code = $2, ended_at = $3, version = version + 1 where id = $1 and state = 'queued'",
+                "update task set state = 'cancelled', code = $2, ended_at = $3, version = version + 1 where id = $1",
             )
             .bind(row.id)
             .bind(Code::TaskCancelled.as_str())
             .bind(at)
             .execute(change.conn())
             .await?;
+            let task = Overdue {
+                id: row.id,
+                node_id: row.node_id,
+                task_type: row.task_type.clone(),
+            };
+            ended(change, &task, TaskState::Cancelled, Code::TaskCancelled);
         }
         TaskState::Dispatched | TaskState::Started | TaskState::Unknown => {
             sqlx::query("update task set cancel_at = coalesce(cancel_at, $2), version = version + 1 where id = $1")
@@ -190,6 +237,7 @@ pub async fn cancel(change: &mut Change, row: &TaskRow) -> Answer<()> {
                 .bind(at)
                 .execute(change.conn())
                 .await?;
+            change.event("task.cancel_requested", row.id(), serde_json::json!({}));
         }
         end @ (TaskState::Succeeded | TaskState::Failed | TaskState::Expired | TaskState::Cancelled) => {
             return Err(ApiError::new(Code::StateConflict).message(format!("the task has already {end}")));
@@ -208,6 +256,14 @@ pub async fn to_cancel(pool: &PgPool, node: NodeId) -> sqlx::Result<Vec<TaskId>>
     .fetch_all(pool)
     .await?;
     Ok(ids.into_iter().map(Into::into).collect())
+}
+
+/// Is any of these handed out and not known to have started?
+pub async fn any_not_started(pool: &PgPool, ids: &[Uuid]) -> sqlx::Result<bool> {
+    sqlx::query_scalar("select exists (select from task where id = any($1) and state in ('dispatched', 'unknown'))")
+        .bind(ids)
+        .fetch_one(pool)
+        .await
 }
 
 /// An overdue task, as the loops find it.
@@ -249,8 +305,8 @@ pub async fn lease_lost(change: &mut Change) -> sqlx::Result<Vec<Overdue>> {
 /// Is there anything for the loops to do? Asked without a transaction, so that an idle fleet writes nothing.
 pub async fn any_overdue(pool: &PgPool, now: Timestamp) -> sqlx::Result<bool> {
     sqlx::query_scalar(
-        "select exists (select from task where (state = 'queued' and start_by < $1)
-                           or (state in ('dispatched', 'started') and lease_until < $1))",
+        "select exists (select from task where state = 'queued' and start_by < $1)
+             or exists (select from task where state in ('dispatched', 'started') and lease_until < $1)",
     )
     .bind(OffsetDateTime::from(now))
     .fetch_one(pool)

@@ -13,6 +13,7 @@ use model::trust::{
     Alg, Bundle, DELEGATION_TYPE, Delegation, KeyStatus, MANIFEST_TYPE, Manifest, ManifestKey, Purpose,
 };
 
+use super::Keyring;
 use super::keyring::{KeyringError, make_dir, task_key_path, write_new};
 use super::store;
 use crate::certificate::Ca;
@@ -31,8 +32,8 @@ pub struct InitReport {
 
 /// Makes the key directory and stores the first bundle.
 pub async fn init(app: &App, dir: &Path, dev: bool) -> anyhow::Result<InitReport> {
-    if let Some(bundle) = store::bundle_latest(app.db.read()).await? {
-        let keyring = super::Keyring::load(dir, bundle)?;
+    if let Some(newest) = store::bundle_latest(app.db.read()).await? {
+        let keyring = Keyring::load(dir, app.installation, &newest)?;
         return Ok(InitReport {
             root_sha256: keyring.root_sha256(),
             made: false,
@@ -45,22 +46,16 @@ pub async fn init(app: &App, dir: &Path, dev: bool) -> anyhow::Result<InitReport
         delegation: read(dir, "delegation.json")?,
         manifest: read(dir, "manifest.json")?,
     };
-    let keyring = super::Keyring::load(dir, bundle.clone())?;
-    anyhow::ensure!(
-        keyring.manifest.aud == app.installation,
-        "these keys belong to another installation ({}); this database is {}",
-        keyring.manifest.aud,
-        app.installation
-    );
+    let keyring = Keyring::load(dir, app.installation, &bundle)?;
     let mut change = app
         .db
         .change(&Actor::system("trust-init"), "trust.init", app.installation)
         .await?;
-    store::bundle_put(&mut change, keyring.manifest.version, &bundle).await?;
+    store::bundle_put(&mut change, keyring.manifest().version, &bundle).await?;
     change.event(
         "trust.published",
         app.installation,
-        serde_json::json!({ "manifest_version": keyring.manifest.version }),
+        serde_json::json!({ "manifest_version": keyring.manifest().version }),
     );
     change.commit().await?;
     Ok(InitReport {
@@ -111,6 +106,10 @@ fn make_keys(app: &App, dir: &Path, dev: bool) -> anyhow::Result<()> {
         make_dir(parent)?;
     }
     std::fs::rename(&new, dir)?;
+    // The database will trust these keys from the next commit on: they must be there after a power cut too.
+    if let Some(parent) = dir.parent() {
+        std::fs::File::open(parent)?.sync_all()?;
+    }
     Ok(())
 }
 

@@ -10,9 +10,7 @@ use crate::id::{TokenId, UserId};
 use crate::time::Timestamp;
 
 /// What a token may do. There is no scope that opens a tenant's terminal.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Scope {
     /// Tokens and users.
@@ -51,10 +49,7 @@ pub struct ScopeError;
 impl FromStr for Scope {
     type Err = ScopeError;
     fn from_str(text: &str) -> Result<Self, ScopeError> {
-        Self::ALL
-            .into_iter()
-            .find(|s| s.as_str() == text)
-            .ok_or(ScopeError)
+        Self::ALL.into_iter().find(|s| s.as_str() == text).ok_or(ScopeError)
     }
 }
 

@@ -61,10 +61,7 @@ pub struct Classification {
 
 /// Classifies a judged chain.
 pub fn classify(chain: Chain, ops_access: SideCheck) -> Classification {
-    let faults: Vec<Fault> = chain
-        .iter()
-        .filter_map(|(_, result)| result.fault())
-        .collect();
+    let faults: Vec<Fault> = chain.iter().filter_map(|(_, result)| result.fault()).collect();
     let mut signals = Vec::new();
     for fault in &faults {
         if !signals.contains(&fault.signal()) {
@@ -89,9 +86,7 @@ impl Classification {
     /// The sentence for the tenant, if the cause concerns them.
     pub fn tenant_text(&self) -> Option<String> {
         let cause = self.cause?;
-        Signal::of(cause.signal())?
-            .tenant
-            .text(&cause.reason().phrase())
+        Signal::of(cause.signal())?.tenant.text(&cause.reason().phrase())
     }
 
     /// Doctor's exit status. `strict` counts warnings as failures.
@@ -144,13 +139,13 @@ fn warnings(chain: &Chain, ops_access: SideCheck) -> Vec<Warning> {
 fn node_agent(chain: &Chain, faults: &[Fault]) -> NodeAgent {
     let mut ranked = faults.to_vec();
     ranked.sort();
-    let word = ranked.into_iter().find_map(|fault| {
-        match (Signal::of(fault.signal())?.effect, fault.reason()) {
+    let word = ranked
+        .into_iter()
+        .find_map(|fault| match (Signal::of(fault.signal())?.effect, fault.reason()) {
             (Effect::NodeAgent(NodeAgent::Healthy) | Effect::Nothing | Effect::Terminal, _) => None,
             (Effect::NodeAgent(_), Reason::NeverSeen) => Some(NodeAgent::Unknown),
             (Effect::NodeAgent(word), _) => Some(word),
-        }
-    });
+        });
     match word {
         Some(word) => word,
         None if chain.get(Hop::NodeHeartbeat).passed() => NodeAgent::Healthy,
@@ -170,8 +165,6 @@ fn terminal(chain: &Chain, signals: &[Code]) -> Option<Readiness> {
         (Hop::BrowserTerminalWs, Readiness::BrowserWsReady),
         (Hop::TerminalToken, Readiness::TokenReady),
     ];
-    let reached = furthest_first
-        .into_iter()
-        .find(|(hop, _)| chain.get(*hop).passed());
+    let reached = furthest_first.into_iter().find(|(hop, _)| chain.get(*hop).passed());
     reached.map(|(_, word)| word)
 }

@@ -23,26 +23,15 @@ const EDGE_LIMITED_SECONDS: u64 = 15 * 60;
 /// May node evidence of this age still speak? A silent node's own report is void, because it
 /// tells how things were before the silence; except when it says that an edge told it to slow
 /// down, which explains the silence.
-pub fn usable(
-    source: Source,
-    age_seconds: u64,
-    heartbeat_failed: bool,
-    api: Option<ApiDial>,
-) -> Result<(), Skip> {
+pub fn usable(source: Source, age_seconds: u64, heartbeat_failed: bool, api: Option<ApiDial>) -> Result<(), Skip> {
     let fresh = match source {
-        Source::AgentReport if api == Some(ApiDial::EdgeRateLimited) => {
-            age_seconds <= EDGE_LIMITED_SECONDS
-        }
+        Source::AgentReport if api == Some(ApiDial::EdgeRateLimited) => age_seconds <= EDGE_LIMITED_SECONDS,
         Source::AgentReport => age_seconds <= REPORT_SECONDS && !heartbeat_failed,
         Source::File => age_seconds <= FILE_SECONDS,
         // Made while somebody waited for it.
         Source::Api | Source::Ssh | Source::Cli | Source::Gateway => true,
     };
-    if fresh {
-        Ok(())
-    } else {
-        Err(Skip::StaleEvidence)
-    }
+    if fresh { Ok(()) } else { Err(Skip::StaleEvidence) }
 }
 
 #[cfg(test)]

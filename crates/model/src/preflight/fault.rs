@@ -33,27 +33,15 @@ impl Fault {
             .flat_map(|row| row.fails.iter().chain(row.warns))
             .any(|(at, reasons)| *at == hop && reasons.contains(&reason));
         if listed {
-            Ok(Fault {
-                signal,
-                hop,
-                reason,
-            })
+            Ok(Fault { signal, hop, reason })
         } else {
-            Err(NotInTable {
-                hop,
-                signal,
-                reason,
-            })
+            Err(NotInTable { hop, signal, reason })
         }
     }
 
     /// For the judges, whose every outcome a test compares with the table.
     pub(super) const fn judged(hop: Hop, signal: Code, reason: Reason) -> Fault {
-        Fault {
-            signal,
-            hop,
-            reason,
-        }
+        Fault { signal, hop, reason }
     }
 
     pub const fn signal(self) -> Code {

@@ -17,11 +17,7 @@ impl Hop {
             Hop::TerminalToken => &[Hop::AllocationBinding],
             Hop::NodeTaskRoundtrip => &[Hop::NodeHeartbeat, Hop::NodeReadiness],
             Hop::BrowserTerminalWs => &[Hop::TerminalToken],
-            Hop::TerminalOpenTask => &[
-                Hop::NodeHeartbeat,
-                Hop::NodeReadiness,
-                Hop::BrowserTerminalWs,
-            ],
+            Hop::TerminalOpenTask => &[Hop::NodeHeartbeat, Hop::NodeReadiness, Hop::BrowserTerminalWs],
             Hop::GatewayNodeStream => &[Hop::TerminalOpenTask],
             Hop::WorkloadTerminalStartupFailure => &[Hop::GatewayNodeStream],
             Hop::AllocationBinding

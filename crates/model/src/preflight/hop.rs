@@ -74,9 +74,7 @@ impl Hop {
             | Hop::NodeTaskRoundtrip
             | Hop::TerminalToken
             | Hop::TerminalOpenTask => &[Place::ControlPlane],
-            Hop::NodeReadiness
-            | Hop::NodeRuntimeApiReachability
-            | Hop::NodeTerminalReachability => &[Place::Node],
+            Hop::NodeReadiness | Hop::NodeRuntimeApiReachability | Hop::NodeTerminalReachability => &[Place::Node],
             Hop::NodeRecoveryStatus => &[Place::ControlPlane, Place::Node],
             Hop::TerminalPublicRoute | Hop::BrowserTerminalWs => &[Place::Doctor],
             Hop::GatewayNodeStream => &[Place::Gateway],
@@ -90,9 +88,7 @@ impl Hop {
             Hop::AllocationBinding | Hop::NodeHeartbeat => 2,
             Hop::NodeReadiness | Hop::TerminalToken => 3,
             Hop::TerminalPublicRoute | Hop::BrowserTerminalWs | Hop::TerminalOpenTask => 5,
-            Hop::NodeRuntimeApiReachability
-            | Hop::NodeRecoveryStatus
-            | Hop::NodeTerminalReachability => 10,
+            Hop::NodeRuntimeApiReachability | Hop::NodeRecoveryStatus | Hop::NodeTerminalReachability => 10,
             Hop::WorkloadTerminalStartupFailure => 12,
             Hop::NodeTaskRoundtrip | Hop::GatewayNodeStream => 15,
         }

@@ -7,8 +7,8 @@ use super::gate::Chain;
 use super::hop::Hop;
 use super::limits::Limits;
 use super::observation::{
-    ApiDial, Auth, Binding, Build, Delivery, Dial, Disk, Heartbeat, Mint, Observations, OpsAccess,
-    Process, PublicRoute, Recovery, Roundtrip, Seen, Startup, Stream, TerminalDial, Upgrade,
+    ApiDial, Auth, Binding, Build, Delivery, Dial, Disk, Heartbeat, Mint, Observations, OpsAccess, Process,
+    PublicRoute, Recovery, Roundtrip, Seen, Startup, Stream, TerminalDial, Upgrade,
 };
 use super::result::{HopResult, Reason, Skip};
 use crate::signal::Code;
@@ -52,13 +52,7 @@ const fn warn(hop: Hop, signal: Code, reason: Reason) -> HopResult {
 }
 
 fn binding(it: Binding) -> HopResult {
-    let fail = |reason| {
-        fail(
-            Hop::AllocationBinding,
-            Code::AllocationBindingFailed,
-            reason,
-        )
-    };
+    let fail = |reason| fail(Hop::AllocationBinding, Code::AllocationBindingFailed, reason);
     match it {
         Binding::Bound => HopResult::PASS,
         Binding::NotFound => fail(Reason::NotFound),
@@ -72,9 +66,7 @@ fn heartbeat(it: Heartbeat, limits: &Limits) -> HopResult {
     let fail = |reason| fail(Hop::NodeHeartbeat, Code::NodeAgentHeartbeatStale, reason);
     match it {
         Heartbeat::NeverSeen => fail(Reason::NeverSeen),
-        Heartbeat::AgeSeconds(age) if age > u64::from(limits.heartbeat_stale_seconds) => {
-            fail(Reason::Silent)
-        }
+        Heartbeat::AgeSeconds(age) if age > u64::from(limits.heartbeat_stale_seconds) => fail(Reason::Silent),
         Heartbeat::AgeSeconds(_) => HopResult::PASS,
     }
 }
@@ -86,11 +78,7 @@ fn disk(it: &Disk, limits: &Limits) -> HopResult {
     } else if it.free_bytes < limits.disk_free_bytes {
         fail(hop, Code::NodeObservabilityDiskPressure, Reason::FreeBytes)
     } else if it.used_percent >= limits.disk_used_percent {
-        warn(
-            hop,
-            Code::NodeObservabilityDiskPressure,
-            Reason::UsedPercent,
-        )
+        warn(hop, Code::NodeObservabilityDiskPressure, Reason::UsedPercent)
     } else {
         HopResult::PASS
     }
@@ -193,13 +181,7 @@ fn mint(it: Mint) -> HopResult {
 }
 
 fn public_route(it: PublicRoute) -> HopResult {
-    let fail = |reason| {
-        fail(
-            Hop::TerminalPublicRoute,
-            Code::TerminalPublicRouteMissing,
-            reason,
-        )
-    };
+    let fail = |reason| fail(Hop::TerminalPublicRoute, Code::TerminalPublicRouteMissing, reason);
     match it {
         PublicRoute::Answered => HopResult::PASS,
         PublicRoute::DnsFailed => fail(Reason::DnsFailed),
@@ -210,13 +192,7 @@ fn public_route(it: PublicRoute) -> HopResult {
 }
 
 fn upgrade(it: Upgrade) -> HopResult {
-    let fail = |reason| {
-        fail(
-            Hop::BrowserTerminalWs,
-            Code::TerminalGatewayUpgradeFailed,
-            reason,
-        )
-    };
+    let fail = |reason| fail(Hop::BrowserTerminalWs, Code::TerminalGatewayUpgradeFailed, reason);
     match it {
         Upgrade::Upgraded => HopResult::PASS,
         Upgrade::EdgeLogin => HopResult::NotEvaluated(Skip::EdgeAuthRequired),
@@ -253,11 +229,7 @@ fn terminal(it: TerminalDial) -> HopResult {
         (Dial::TcpRefused, true) => timeout(Reason::TcpRefused),
         // One reason for all three: at this hop the remedy is the same.
         (Dial::ServerCertUntrusted | Dial::ServerCertExpired | Dial::ServerNameMismatch, true) => {
-            fail(
-                hop,
-                Code::TerminalNodeStreamMtlsFailed,
-                Reason::ServerCertUntrusted,
-            )
+            fail(hop, Code::TerminalNodeStreamMtlsFailed, Reason::ServerCertUntrusted)
         }
     }
 }
@@ -302,11 +274,7 @@ pub fn judge_ops_access(seen: Seen<OpsAccess>) -> SideCheck {
         Seen::Seen(OpsAccess::Works) => SideCheck::Pass,
         Seen::Seen(OpsAccess::Connect) => warn(Code::NodeOpsSshFailed, Reason::Connect),
         Seen::Seen(OpsAccess::Auth) => warn(Code::NodeOpsSshFailed, Reason::Auth),
-        Seen::Seen(OpsAccess::ResetBeforeBanner) => {
-            warn(Code::NodeOpsAccessUnhealthy, Reason::ResetBeforeBanner)
-        }
-        Seen::Seen(OpsAccess::GuestAgentDown) => {
-            warn(Code::NodeOpsAccessUnhealthy, Reason::GuestAgentDown)
-        }
+        Seen::Seen(OpsAccess::ResetBeforeBanner) => warn(Code::NodeOpsAccessUnhealthy, Reason::ResetBeforeBanner),
+        Seen::Seen(OpsAccess::GuestAgentDown) => warn(Code::NodeOpsAccessUnhealthy, Reason::GuestAgentDown),
     }
 }

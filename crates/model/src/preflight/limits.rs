@@ -43,8 +43,7 @@ mod tests {
     #[test]
     fn the_console_waits_longer_than_everything_behind_it() {
         let limits = Limits::default();
-        let behind =
-            limits.node_stream_timeout_seconds + limits.pty_seconds + limits.error_frame_seconds;
+        let behind = limits.node_stream_timeout_seconds + limits.pty_seconds + limits.error_frame_seconds;
         assert!(limits.console_seconds > behind);
     }
 }

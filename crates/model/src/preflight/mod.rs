@@ -29,8 +29,8 @@ pub use hop::{Hop, Place};
 pub use judge::{judge, judge_ops_access};
 pub use limits::Limits;
 pub use observation::{
-    ApiDial, Auth, Binding, Build, Delivery, Dial, Disk, Heartbeat, Mint, Observations, OpsAccess,
-    Process, PublicRoute, Recovery, Roundtrip, Seen, Startup, Stream, TerminalDial, Upgrade,
+    ApiDial, Auth, Binding, Build, Delivery, Dial, Disk, Heartbeat, Mint, Observations, OpsAccess, Process,
+    PublicRoute, Recovery, Roundtrip, Seen, Startup, Stream, TerminalDial, Upgrade,
 };
 pub use probe::{NodeProbeError, NodeProbeErrorSchema, enter_probe};
 pub use report::{Cause, DiskFacts, HopRow, Ids, Look, Report, ReportSchema, Run, SideRow, Status};

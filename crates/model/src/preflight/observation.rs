@@ -186,13 +186,10 @@ impl Roundtrip {
     /// nothing was claimed, whatever else came back means that the way is open.
     pub fn ended_with(code: Code) -> Roundtrip {
         match code {
-            Code::SignatureInvalid
-            | Code::KeyUnknown
-            | Code::KeyNotUsable
-            | Code::ManifestExpired => Roundtrip::SignatureRefused,
-            Code::UnsupportedType | Code::TypeNotAllowedHere | Code::NodeLacksTaskType => {
-                Roundtrip::NodeLacksTaskType
+            Code::SignatureInvalid | Code::KeyUnknown | Code::KeyNotUsable | Code::ManifestExpired => {
+                Roundtrip::SignatureRefused
             }
+            Code::UnsupportedType | Code::TypeNotAllowedHere | Code::NodeLacksTaskType => Roundtrip::NodeLacksTaskType,
             Code::ClockSkew | Code::NotYetValid => Roundtrip::ClockSkew,
             Code::NodeQuarantined => Roundtrip::NodeQuarantined,
             Code::TaskExpired | Code::StartByPassed => Roundtrip::NotClaimed,

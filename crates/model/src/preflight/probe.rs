@@ -109,14 +109,7 @@ mod tests {
 
     fn entered(probe: &NodeProbe, source: Source, age_s: i64, silent: bool) -> Observations {
         let mut seen = Observations::default();
-        enter_probe(
-            &mut seen,
-            probe,
-            source,
-            AT.plus_s(age_s),
-            silent,
-            &Limits::default(),
-        );
+        enter_probe(&mut seen, probe, source, AT.plus_s(age_s), silent, &Limits::default());
         seen
     }
 

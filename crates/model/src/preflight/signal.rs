@@ -50,9 +50,7 @@ impl Tenant {
     pub fn text(self, reason: &str) -> Option<String> {
         let text = match self {
             Tenant::Nothing => return None,
-            Tenant::Node => {
-                "The machine behind this allocation does not answer the platform. Your data is untouched."
-            }
+            Tenant::Node => "The machine behind this allocation does not answer the platform. Your data is untouched.",
             Tenant::Token => return Some(format!("You cannot open a terminal here: {reason}.")),
             Tenant::Edge => "The terminal service cannot be reached from your browser.",
             Tenant::Stream => "Your machine did not connect to the terminal service in time.",
@@ -154,11 +152,7 @@ pub static SIGNALS: [Signal; 22] = [
     Signal {
         fails: &[(
             Hop::NodeRuntimeApiReachability,
-            &[
-                R::ServerCertUntrusted,
-                R::ServerCertExpired,
-                R::ServerNameMismatch,
-            ],
+            &[R::ServerCertUntrusted, R::ServerCertExpired, R::ServerNameMismatch],
         )],
         ..row(
             Code::NodeAgentApiTlsFailed,
@@ -186,10 +180,7 @@ pub static SIGNALS: [Signal; 22] = [
         )
     },
     Signal {
-        fails: &[
-            (Hop::NodeTaskRoundtrip, CLAIM),
-            (Hop::TerminalOpenTask, CLAIM),
-        ],
+        fails: &[(Hop::NodeTaskRoundtrip, CLAIM), (Hop::TerminalOpenTask, CLAIM)],
         ..row(
             Code::NodeTaskClaimFailed,
             "node polls, claims nothing",
@@ -330,10 +321,7 @@ pub static SIGNALS: [Signal; 22] = [
         )
     },
     Signal {
-        fails: &[(
-            Hop::WorkloadTerminalStartupFailure,
-            &[R::NoFrame, R::NotRendered],
-        )],
+        fails: &[(Hop::WorkloadTerminalStartupFailure, &[R::NoFrame, R::NotRendered])],
         ..row(
             Code::TerminalUiConnectingStuck,
             "\"Connecting...\" for ever",

@@ -35,22 +35,13 @@ impl Page {
     fn preflight(&mut self, row: &Signal) {
         self.line("symptom", row.symptom);
         for (hop, reasons) in row.fails {
-            self.line(
-                "fails at",
-                &format!("hop {} {hop}: {}", hop.n(), list(reasons)),
-            );
+            self.line("fails at", &format!("hop {} {hop}: {}", hop.n(), list(reasons)));
         }
         for (hop, reasons) in row.warns {
-            self.line(
-                "warns at",
-                &format!("hop {} {hop}: {}", hop.n(), list(reasons)),
-            );
+            self.line("warns at", &format!("hop {} {hop}: {}", hop.n(), list(reasons)));
         }
         if !row.side.is_empty() {
-            self.line(
-                "warns at",
-                &format!("side check ops_access: {}", list(row.side)),
-            );
+            self.line("warns at", &format!("side check ops_access: {}", list(row.side)));
         }
         match row.effect {
             Effect::Nothing => self.line("status", "unchanged"),

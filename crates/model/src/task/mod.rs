@@ -160,10 +160,7 @@ impl Task {
         if known.spec().version != version {
             return Err((
                 Code::UnsupportedType,
-                format!(
-                    "this build has {known} version {}, not {version}",
-                    known.spec().version
-                ),
+                format!("this build has {known} version {}, not {version}", known.spec().version),
             ));
         }
         if !json::nesting_within(params.get().as_bytes(), json::MAX_DEPTH) {

@@ -51,9 +51,7 @@ pub struct Verified {
 pub fn check(params: &Params) -> Result<(), ParamsError> {
     match params.ssh_public_keys.len() {
         1..=32 => Ok(()),
-        n => Err(ParamsError(format!(
-            "ssh_public_keys: 1 to 32 keys, not {n}"
-        ))),
+        n => Err(ParamsError(format!("ssh_public_keys: 1 to 32 keys, not {n}"))),
     }
 }
 

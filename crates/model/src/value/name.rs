@@ -79,19 +79,8 @@ mod tests {
         ] {
             assert_eq!(bad.parse::<Name>(), Err(NameError::Malformed), "{bad:?}");
         }
-        for reserved in [
-            "root",
-            "alloc",
-            "qemu",
-            "gpuaas",
-            "gpuaas-x",
-            "libvirt-qemu",
-        ] {
-            assert_eq!(
-                reserved.parse::<Name>(),
-                Err(NameError::Reserved),
-                "{reserved}"
-            );
+        for reserved in ["root", "alloc", "qemu", "gpuaas", "gpuaas-x", "libvirt-qemu"] {
+            assert_eq!(reserved.parse::<Name>(), Err(NameError::Reserved), "{reserved}");
         }
     }
 }

@@ -50,14 +50,9 @@ impl FromStr for SshKey {
         }
         let mut words = line.split(' ').filter(|w| !w.is_empty());
         let kind = words.next().ok_or(SshKeyError::Malformed)?;
-        let kind = *TYPES
-            .iter()
-            .find(|t| **t == kind)
-            .ok_or(SshKeyError::KindRefused)?;
+        let kind = *TYPES.iter().find(|t| **t == kind).ok_or(SshKeyError::KindRefused)?;
         let body = words.next().ok_or(SshKeyError::Malformed)?;
-        let blob = BASE64
-            .decode(body.as_bytes())
-            .map_err(|_| SshKeyError::Malformed)?;
+        let blob = BASE64.decode(body.as_bytes()).map_err(|_| SshKeyError::Malformed)?;
         check_blob(kind, &blob)?;
         Ok(Self { kind, blob })
     }
@@ -77,9 +72,7 @@ fn check_blob(kind: &str, blob: &[u8]) -> Result<(), SshKeyError> {
     }
     let well_formed = match (kind, fields.as_slice()) {
         ("ssh-ed25519", [key]) => key.len() == 32,
-        ("sk-ssh-ed25519@openssh.com", [key, application]) => {
-            key.len() == 32 && !application.is_empty()
-        }
+        ("sk-ssh-ed25519@openssh.com", [key, application]) => key.len() == 32 && !application.is_empty(),
         ("sk-ecdsa-sha2-nistp256@openssh.com", [curve, point, application]) => {
             *curve == b"nistp256" && point.len() == 65 && !application.is_empty()
         }
@@ -106,9 +99,7 @@ fn check_blob(kind: &str, blob: &[u8]) -> Result<(), SshKeyError> {
 }
 
 fn field(bytes: &[u8]) -> Result<(&[u8], &[u8]), SshKeyError> {
-    let (length, rest) = bytes
-        .split_first_chunk::<4>()
-        .ok_or(SshKeyError::Malformed)?;
+    let (length, rest) = bytes.split_first_chunk::<4>().ok_or(SshKeyError::Malformed)?;
     let length = u32::from_be_bytes(*length) as usize;
     if length > rest.len() {
         return Err(SshKeyError::Malformed);
@@ -164,16 +155,8 @@ mod tests {
     #[test]
     fn short_rsa_names_its_length() {
         let modulus = |bytes: usize| [&[0u8][..], &vec![0xff; bytes]].concat();
-        let rsa = |bytes| {
-            format!(
-                "ssh-rsa {}",
-                blob(&[b"ssh-rsa", &[1, 0, 1], &modulus(bytes)])
-            )
-        };
-        assert_eq!(
-            rsa(256).parse::<SshKey>(),
-            Err(SshKeyError::RsaTooShort { bits: 2048 })
-        );
+        let rsa = |bytes| format!("ssh-rsa {}", blob(&[b"ssh-rsa", &[1, 0, 1], &modulus(bytes)]));
+        assert_eq!(rsa(256).parse::<SshKey>(), Err(SshKeyError::RsaTooShort { bits: 2048 }));
         assert!(rsa(384).parse::<SshKey>().is_ok());
     }
 
@@ -196,10 +179,7 @@ mod tests {
                 blob(&[b"ssh-ed25519-cert-v01@openssh.com", &[7; 32]])
             ),
             format!("ssh-rsa {}", blob(&[b"ssh-ed25519", &[7; 32]])),
-            format!(
-                "ssh-ed25519 {}",
-                blob(&[b"ssh-ed25519", &[7; 32], b"extra"])
-            ),
+            format!("ssh-ed25519 {}", blob(&[b"ssh-ed25519", &[7; 32], b"extra"])),
             format!("ssh-ed25519 {}", blob(&[b"ssh-ed25519", &[7; 31]])),
             format!("{good} {}", "x".repeat(1024 * 1024)),
             String::new(),

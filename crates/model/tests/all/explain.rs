@@ -35,11 +35,7 @@ fn every_text_is_a_sentence_that_ends() {
             assert!(first.is_uppercase() || first == '`', "{code}: {text}");
             assert!(!text.contains("  ") && text.len() <= 140, "{code}: {text}");
         }
-        assert_eq!(
-            code.meaning().matches(". ").count(),
-            0,
-            "{code}: one sentence"
-        );
+        assert_eq!(code.meaning().matches(". ").count(), 0, "{code}: one sentence");
     }
 }
 

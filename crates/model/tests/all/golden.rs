@@ -4,9 +4,7 @@ use std::path::Path;
 
 /// Holds `actual` against `tests/golden/<name>`, or writes it there when asked to.
 pub(crate) fn holds(name: &str, actual: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/golden")
-        .join(name);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
     #[expect(
         clippy::disallowed_methods,
         reason = "UPDATE is the one switch of the tests, and there is no config to read it"

@@ -156,7 +156,7 @@ async fn spoilt_tokens(town: &Town, a: &Puppet) {
     let device = &a.keys.device;
     // The public key of the certificate as an HMAC secret: what confused verifiers fell for.
     let hs256 = |message: &[u8]| {
-        let secret = hmac::Key::new(hmac::HMAC_SHA256, &device.public_key_raw());
+        let secret = hmac::Key::new(hmac::HMAC_SHA256, device.public_key_raw());
         hmac::sign(&secret, message).as_ref().to_vec()
     };
     let claim = |key: &str, value: serde_json::Value| token.clone().claim(key, value).signed(device);

@@ -292,7 +292,7 @@ async fn row(town: &Town, tenant: &Tenant, envelope: &[u8], wish: &[u8]) -> Sha2
     }
     sqlx::query(
         "insert into intent (sha256, id, allocation_id, generation, envelope, wish, created_at)
-         values ($1, gen_random_uuid(), $2, 1, $3, $4, now())",
+         values ($1, gen_random_uuid(), $2, (select count(*) + 1 from intent where allocation_id = $2), $3, $4, now())",
     )
     .bind(sha.as_bytes().as_slice())
     .bind(tenant.allocation.uuid())

@@ -84,8 +84,7 @@ async fn unstorable(town: &Town, node: &Puppet, task: &OfferedTask) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_task_type_that_does_not_exist_is_not_asked_of_anybody() {
     let town = Town::start(EXE).await;
-    let node = Puppet::awake(&town, "idle").await;
-    node.claim().await;
+    let node = Puppet::ready(&town, "idle").await;
     let worker = process(&town, Role::ProvisioningWorker).await;
     let tenant = Tenant::new("ada", 20_001);
     let intent = tenant.intent(&town, node.id()).await;

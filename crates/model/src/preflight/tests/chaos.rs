@@ -4,13 +4,7 @@
 use super::*;
 
 /// Name, fault, first failed hop, cause, what the tenant is told.
-type Row = (
-    &'static str,
-    Inject,
-    &'static str,
-    (&'static str, Code, Reason),
-    Tenant,
-);
+type Row = (&'static str, Inject, &'static str, (&'static str, Code, Reason), Tenant);
 
 fn silent(seen: &mut Observations) {
     seen.heartbeat = Seen::Seen(Heartbeat::AgeSeconds(51));
@@ -151,22 +145,14 @@ const ROWS: &[Row] = &[
         "7a Upgrade stripped",
         |s| s.upgrade = Seen::Seen(Upgrade::UpgradeStripped),
         "7b",
-        (
-            "7b",
-            Code::TerminalGatewayUpgradeFailed,
-            Reason::UpgradeStripped,
-        ),
+        ("7b", Code::TerminalGatewayUpgradeFailed, Reason::UpgradeStripped),
         Tenant::Edge,
     ),
     (
         "7b subprotocol stripped",
         |s| s.upgrade = Seen::Seen(Upgrade::SubprotocolMissing),
         "7b",
-        (
-            "7b",
-            Code::TerminalGatewayUpgradeFailed,
-            Reason::SubprotocolMissing,
-        ),
+        ("7b", Code::TerminalGatewayUpgradeFailed, Reason::SubprotocolMissing),
         Tenant::Edge,
     ),
     (
@@ -187,11 +173,7 @@ const ROWS: &[Row] = &[
             s.upgrade = Seen::Seen(Upgrade::SessionStoreUnavailable);
         },
         "6",
-        (
-            "6",
-            Code::TerminalTokenMintFailed,
-            Reason::SessionStoreUnavailable,
-        ),
+        ("6", Code::TerminalTokenMintFailed, Reason::SessionStoreUnavailable),
         Tenant::Token,
     ),
     (
@@ -212,11 +194,7 @@ const ROWS: &[Row] = &[
         "9 gateway trusts another CA",
         |s| stream(s, Stream::ClientCertUntrusted),
         "10",
-        (
-            "10",
-            Code::TerminalNodeStreamMtlsFailed,
-            Reason::ClientCertUntrusted,
-        ),
+        ("10", Code::TerminalNodeStreamMtlsFailed, Reason::ClientCertUntrusted),
         Tenant::Stream,
     ),
     (
@@ -254,11 +232,7 @@ const ROWS: &[Row] = &[
             terminal(s, Dial::ServerCertUntrusted, true);
         },
         "2",
-        (
-            "4a",
-            Code::NodeAgentApiTlsFailed,
-            Reason::ServerCertUntrusted,
-        ),
+        ("4a", Code::NodeAgentApiTlsFailed, Reason::ServerCertUntrusted),
         Tenant::Node,
     ),
     (
@@ -268,11 +242,7 @@ const ROWS: &[Row] = &[
             s.roundtrip = Seen::Seen(Roundtrip::NotClaimed);
         },
         "4b",
-        (
-            "4b",
-            Code::NodeAgentBinaryInvalid,
-            Reason::AgentIncompatible,
-        ),
+        ("4b", Code::NodeAgentBinaryInvalid, Reason::AgentIncompatible),
         Tenant::Node,
     ),
     (
@@ -330,10 +300,7 @@ fn no_fault_is_ever_called_stuck() {
         let mut seen = healthy();
         inject(&mut seen);
         let signals = found(&seen).signals;
-        assert!(
-            !signals.contains(&Code::TerminalUiConnectingStuck),
-            "{name}"
-        );
+        assert!(!signals.contains(&Code::TerminalUiConnectingStuck), "{name}");
     }
 }
 

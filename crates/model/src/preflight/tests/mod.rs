@@ -52,10 +52,7 @@ fn disk(used_percent: u32, free_bytes: u64) -> Disk {
 }
 
 fn found(seen: &Observations) -> Classification {
-    classify(
-        judge(seen, &Limits::default()),
-        judge_ops_access(seen.ops_access),
-    )
+    classify(judge(seen, &Limits::default()), judge_ops_access(seen.ops_access))
 }
 
 /// The cause as a row of a table: hop number, signal, reason.

@@ -9,20 +9,10 @@ fn result_at(hop: Hop) -> BoxedStrategy<HopResult> {
     let at = |hops: &'static [(Hop, &'static [Reason])], code: Code| {
         hops.iter()
             .filter(move |(at, _)| *at == hop)
-            .flat_map(move |(_, reasons)| {
-                reasons
-                    .iter()
-                    .map(move |&r| Fault::new(hop, code, r).expect("listed"))
-            })
+            .flat_map(move |(_, reasons)| reasons.iter().map(move |&r| Fault::new(hop, code, r).expect("listed")))
     };
-    let fails: Vec<Fault> = SIGNALS
-        .iter()
-        .flat_map(|row| at(row.fails, row.code))
-        .collect();
-    let warns: Vec<Fault> = SIGNALS
-        .iter()
-        .flat_map(|row| at(row.warns, row.code))
-        .collect();
+    let fails: Vec<Fault> = SIGNALS.iter().flat_map(|row| at(row.fails, row.code)).collect();
+    let warns: Vec<Fault> = SIGNALS.iter().flat_map(|row| at(row.warns, row.code)).collect();
     let warns = if warns.is_empty() {
         Just(None).boxed()
     } else {

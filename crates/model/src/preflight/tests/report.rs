@@ -125,10 +125,7 @@ fn the_cause_says_whose_job_it_is_and_what_to_do() {
     );
     let row = &report["hops"][3];
     assert_eq!(row["n"], "4a");
-    assert_eq!(
-        (&row["result"], &row["source"]),
-        (&json!("fail"), &json!("ssh"))
-    );
+    assert_eq!((&row["result"], &row["source"]), (&json!("fail"), &json!("ssh")));
     assert_eq!(report["hops"][5]["reason"], "upstream_failed");
 }
 
@@ -140,16 +137,9 @@ fn a_tenant_gets_the_same_keys_and_nothing_of_the_machine() {
     for secret in ["canary", "node-api.gpuaas.test", "/var/lib", "node_00"] {
         assert!(!text.contains(secret), "{secret} in {text}");
     }
-    assert_eq!(
-        tenant["ids"]["allocation_id"],
-        json!(operator.ids.allocation_id)
-    );
+    assert_eq!(tenant["ids"]["allocation_id"], json!(operator.ids.allocation_id));
     assert_eq!(tenant["disk"]["free_bytes"], Value::Null);
-    assert!(
-        tenant["disk"]
-            .as_object()
-            .is_some_and(|disk| disk.len() == 5)
-    );
+    assert!(tenant["disk"].as_object().is_some_and(|disk| disk.len() == 5));
 }
 
 #[test]
@@ -165,10 +155,7 @@ fn a_report_can_be_read_back() {
 #[test]
 fn observations_travel_as_json_and_unknown_ones_are_refused() {
     let json = serde_json::to_string(&healthy()).unwrap();
-    assert_eq!(
-        serde_json::from_str::<Observations>(&json).unwrap(),
-        healthy()
-    );
+    assert_eq!(serde_json::from_str::<Observations>(&json).unwrap(), healthy());
     let strange = json.replace("\"bound\"", "\"teleported\"");
     assert!(serde_json::from_str::<Observations>(&strange).is_err());
     let extra = json.replacen('{', "{\"hint\":1,", 1);

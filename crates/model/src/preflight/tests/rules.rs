@@ -14,15 +14,8 @@ fn of_equal_signals_the_earlier_hop_is_the_cause() {
         s.roundtrip = Seen::Seen(Roundtrip::ClockSkew);
         s.delivery = Seen::Seen(Delivery::NodeQuarantined);
     });
-    assert_eq!(
-        cause(&found),
-        Some(("5", Code::NodeTaskClaimFailed, Reason::ClockSkew))
-    );
-    assert_eq!(
-        found.signals,
-        [Code::NodeTaskClaimFailed],
-        "each signal once"
-    );
+    assert_eq!(cause(&found), Some(("5", Code::NodeTaskClaimFailed, Reason::ClockSkew)));
+    assert_eq!(found.signals, [Code::NodeTaskClaimFailed], "each signal once");
 }
 
 #[test]
@@ -52,11 +45,7 @@ fn within_the_agents_own_hop_the_explaining_failure_wins() {
             auth: Seen::Seen(Auth::CertRevoked),
         };
     });
-    let expected = (
-        "4b",
-        Code::NodeAgentBinaryInvalid,
-        Reason::AgentIncompatible,
-    );
+    let expected = ("4b", Code::NodeAgentBinaryInvalid, Reason::AgentIncompatible);
     assert_eq!(cause(&found), Some(expected));
 }
 
@@ -73,10 +62,7 @@ fn the_agents_own_hop_passes_only_when_all_of_it_was_seen() {
 fn a_failed_gate_silences_what_lies_behind_it() {
     let cases: [(Inject, &str); 7] = [
         (|s| s.binding = Seen::Seen(Binding::Unbound), "6 7b 8 10 11"),
-        (
-            |s| s.heartbeat = Seen::Seen(Heartbeat::NeverSeen),
-            "5 8 10 11",
-        ),
+        (|s| s.heartbeat = Seen::Seen(Heartbeat::NeverSeen), "5 8 10 11"),
         (|s| s.mint = Seen::Seen(Mint::Forbidden), "7b 8 10 11"),
         (|s| s.upgrade = Seen::Seen(Upgrade::NoAnswer), "8 10 11"),
         (|s| s.delivery = Seen::Seen(Delivery::NotClaimed), "10 11"),
@@ -155,20 +141,14 @@ fn every_other_hole_is_inconclusive() {
 #[test]
 fn an_edge_login_is_not_our_failure() {
     let found = with(|s| s.upgrade = Seen::Seen(Upgrade::EdgeLogin));
-    assert_eq!(
-        (found.verdict, found.exit_status(false)),
-        (Verdict::Inconclusive, 8)
-    );
+    assert_eq!((found.verdict, found.exit_status(false)), (Verdict::Inconclusive, 8));
 }
 
 #[test]
 fn seeing_nothing_is_inconclusive() {
     let found = found(&Observations::default());
     assert_eq!((found.verdict, found.cause), (Verdict::Inconclusive, None));
-    assert_eq!(
-        (found.node_agent, found.terminal),
-        (NodeAgent::Unknown, None)
-    );
+    assert_eq!((found.node_agent, found.terminal), (NodeAgent::Unknown, None));
 }
 
 #[test]
@@ -202,10 +182,7 @@ fn the_agents_word_follows_the_highest_failure() {
             |s| s.heartbeat = Seen::Seen(Heartbeat::AgeSeconds(60)),
             NodeAgent::Stale,
         ),
-        (
-            |s| s.heartbeat = Seen::Seen(Heartbeat::NeverSeen),
-            NodeAgent::Unknown,
-        ),
+        (|s| s.heartbeat = Seen::Seen(Heartbeat::NeverSeen), NodeAgent::Unknown),
         (
             |s| s.recovery.auth = Seen::Seen(Auth::CertRevoked),
             NodeAgent::AuthFailed,
@@ -215,10 +192,7 @@ fn the_agents_word_follows_the_highest_failure() {
             NodeAgent::TaskResultFailed,
         ),
         (|s| s.disk = Seen::Seen(disk(99, 1)), NodeAgent::Healthy),
-        (
-            |s| s.startup = Seen::Seen(Startup::ShellFailed),
-            NodeAgent::Healthy,
-        ),
+        (|s| s.startup = Seen::Seen(Startup::ShellFailed), NodeAgent::Healthy),
         (
             |s| {
                 s.heartbeat = Seen::Seen(Heartbeat::AgeSeconds(60));
@@ -274,10 +248,7 @@ fn what_lacks_our_header_came_from_an_edge() {
         assert_eq!(ApiDial::answered(status, None), ApiDial::EdgeRateLimited);
     }
     assert_eq!(ApiDial::answered(200, None), ApiDial::NotGpuaas);
-    assert_eq!(
-        ApiDial::answered(200, Some("terminal-gateway")),
-        ApiDial::NotGpuaas
-    );
+    assert_eq!(ApiDial::answered(200, Some("terminal-gateway")), ApiDial::NotGpuaas);
     assert_eq!(
         PublicRoute::answered(200, Some("terminal-gateway")),
         PublicRoute::Answered

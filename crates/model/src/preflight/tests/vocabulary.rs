@@ -12,9 +12,7 @@ fn every_observation() -> Vec<Observations> {
         change(&mut seen);
         all.push(seen);
     };
-    Binding::ALL
-        .iter()
-        .for_each(|&it| add(&|s| s.binding = Seen::Seen(it)));
+    Binding::ALL.iter().for_each(|&it| add(&|s| s.binding = Seen::Seen(it)));
     for it in [
         Heartbeat::NeverSeen,
         Heartbeat::AgeSeconds(50),
@@ -22,12 +20,7 @@ fn every_observation() -> Vec<Observations> {
     ] {
         add(&|s| s.heartbeat = Seen::Seen(it));
     }
-    for (used, free, writable) in [
-        (10, 1 << 40, true),
-        (90, 1 << 40, true),
-        (10, 1, true),
-        (99, 0, false),
-    ] {
+    for (used, free, writable) in [(10, 1 << 40, true), (90, 1 << 40, true), (10, 1, true), (99, 0, false)] {
         add(&|s| {
             s.disk = Seen::Seen(Disk {
                 writable,
@@ -35,9 +28,7 @@ fn every_observation() -> Vec<Observations> {
             })
         });
     }
-    ApiDial::ALL
-        .iter()
-        .for_each(|&it| add(&|s| s.api = Seen::Seen(it)));
+    ApiDial::ALL.iter().for_each(|&it| add(&|s| s.api = Seen::Seen(it)));
     Process::ALL
         .iter()
         .for_each(|&it| add(&|s| s.recovery.process = Seen::Seen(it)));
@@ -50,15 +41,11 @@ fn every_observation() -> Vec<Observations> {
     Roundtrip::ALL
         .iter()
         .for_each(|&it| add(&|s| s.roundtrip = Seen::Seen(it)));
-    Mint::ALL
-        .iter()
-        .for_each(|&it| add(&|s| s.mint = Seen::Seen(it)));
+    Mint::ALL.iter().for_each(|&it| add(&|s| s.mint = Seen::Seen(it)));
     PublicRoute::ALL
         .iter()
         .for_each(|&it| add(&|s| s.public_route = Seen::Seen(it)));
-    Upgrade::ALL
-        .iter()
-        .for_each(|&it| add(&|s| s.upgrade = Seen::Seen(it)));
+    Upgrade::ALL.iter().for_each(|&it| add(&|s| s.upgrade = Seen::Seen(it)));
     Delivery::ALL
         .iter()
         .for_each(|&it| add(&|s| s.delivery = Seen::Seen(it)));
@@ -72,12 +59,8 @@ fn every_observation() -> Vec<Observations> {
             });
         }
     }
-    Stream::ALL
-        .iter()
-        .for_each(|&it| add(&|s| s.stream = Seen::Seen(it)));
-    Startup::ALL
-        .iter()
-        .for_each(|&it| add(&|s| s.startup = Seen::Seen(it)));
+    Stream::ALL.iter().for_each(|&it| add(&|s| s.stream = Seen::Seen(it)));
+    Startup::ALL.iter().for_each(|&it| add(&|s| s.startup = Seen::Seen(it)));
     OpsAccess::ALL
         .iter()
         .for_each(|&it| add(&|s| s.ops_access = Seen::Seen(it)));
@@ -92,17 +75,11 @@ fn said() -> BTreeSet<String> {
         for (hop, result) in found.chain.iter() {
             let (kind, fault) = match result {
                 HopResult::Fail(fault) => ("fails", fault),
-                HopResult::Pass {
-                    warning: Some(fault),
-                } => ("warns", fault),
+                HopResult::Pass { warning: Some(fault) } => ("warns", fault),
                 HopResult::Pass { warning: None } | HopResult::NotEvaluated(_) => continue,
             };
             assert_eq!(fault.hop(), hop, "a fault names the hop it was found at");
-            said.insert(format!(
-                "{hop} {kind} {} {}",
-                fault.signal(),
-                fault.reason()
-            ));
+            said.insert(format!("{hop} {kind} {} {}", fault.signal(), fault.reason()));
         }
         if let SideCheck::Fail { signal, reason } = found.ops_access {
             said.insert(format!("ops_access {signal} {reason}"));
@@ -133,10 +110,7 @@ fn the_judges_say_every_row_of_the_table_and_nothing_else() {
     let (said, table) = (said(), table());
     let unsaid: Vec<_> = table.difference(&said).collect();
     let unlisted: Vec<_> = said.difference(&table).collect();
-    assert!(
-        unsaid.is_empty() && unlisted.is_empty(),
-        "{unsaid:#?} {unlisted:#?}"
-    );
+    assert!(unsaid.is_empty() && unlisted.is_empty(), "{unsaid:#?} {unlisted:#?}");
 }
 
 #[test]
@@ -156,10 +130,7 @@ fn a_fault_exists_only_if_the_table_lists_it() {
             }
         }
     }
-    assert_eq!(
-        listed, 71,
-        "cells of the table, ours and the 21 signals of the seed"
-    );
+    assert_eq!(listed, 71, "cells of the table, ours and the 21 signals of the seed");
     let stranger = Fault::new(Hop::NodeReadiness, Code::Internal, Reason::WriteFailed);
     assert!(stranger.is_err(), "a code that is no preflight signal");
 }
