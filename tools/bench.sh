@@ -28,13 +28,16 @@ row 'agent binary, stripped' "$(mib "$(stat -c %s "$bin/gpuaas-node-agent")")" 1
 row 'executor binary, stripped' "$(mib "$(stat -c %s "$bin/gpuaas-node-executor")")" 8 MiB
 
 # --- idle memory ------------------------------------------------------------------------------
+# The shipped programs as they stand on a host: enrolled with a control plane, probed, holding their
+# long-poll. The host is this machine, and nothing but a health probe is asked of it.
 state=$(mktemp -d "${TMPDIR:-/tmp}/gpuaas-bench.XXXXXX")
 chmod 0711 "$state" # Postgres runs as another user when we are root
-platform='' agent='' executor=''
+mkdir "$state/executor" "$state/agent" "$state/home"
+control='' agent='' executor=''
 # shellcheck disable=SC2329 # called by the trap
 finish() {
   local pid
-  for pid in $agent $executor $platform; do
+  for pid in $agent $executor $control; do
     kill -TERM "$pid" 2>/dev/null || true
     wait "$pid" 2>/dev/null || true
   done
@@ -45,33 +48,48 @@ trap 'exit 130' INT TERM
 
 resident() { awk '/^VmRSS:/ { print $2 * 1024 }' "/proc/$1/status"; } # bytes of process $1
 
-# The process of this platform that plays part $1 of its simulated node.
-part() {
-  local dir words
-  for dir in /proc/[0-9]*; do
-    { mapfile -d '' -t words <"$dir/cmdline"; } 2>/dev/null || continue
-    [ "${words[1]:-}" = "$1" ] && [[ "${words[*]}" == *"$state"* ]] || continue
-    echo "${dir#/proc/}"
-    return
-  done
+port=$((20000 + $$ % 20000))
+cat >"$state/gpuaasd.toml" <<EOF
+managed_postgres = true
+state_dir = "$state/control"
+listen_public = "127.0.0.1:$port"
+listen_node = "127.0.0.1:$((port + 1))"
+listen_enrol = "127.0.0.1:$((port + 2))"
+listen_metrics = "127.0.0.1:$((port + 3))"
+node_names = ["127.0.0.1"]
+EOF
+mkdir -m 0711 "$state/control"
+"$bin/gpuaasd" trust init --config "$state/gpuaasd.toml" >"$state/out"
+token=$("$bin/gpuaasd" admin bootstrap bench --config "$state/gpuaasd.toml" | head -n 1)
+"$bin/gpuaasd" run --all --config "$state/gpuaasd.toml" >"$state/out" 2>&1 </dev/null &
+control=$!
+gpuaas() {
+  env -i HOME="$state/home" GPUAAS_URL="http://127.0.0.1:$port" GPUAAS_TOKEN="$token" "$bin/gpuaas" "$@"
 }
-
-# First the shipped programs alone: started, listening, not enrolled, on this machine and harmless.
-alone=("--config" "$state/node.toml")
-"$bin/gpuaas-node-executor" run "${alone[@]}" --state-dir "$state/executor" --socket "$state/executor.sock" \
+until_true() { # what is waited for, command…
+  local what=$1 tries
+  shift
+  for ((tries = 0; tries < READY_S * 5; tries++)); do
+    if "$@" >/dev/null 2>&1; then return 0; fi
+    sleep 0.2
+  done
+  echo "never: $what" >&2
+  tail -n 20 "$state/out" "$state/executor.log" "$state/agent.log" >&2
+  exit 1
+}
+until_true 'the control plane answers' gpuaas node list
+policy=(--config "$state/node.toml")
+gpuaas node enroll bench | sed -n 's/^token\t//p' |
+  "$bin/gpuaas-node-executor" enroll - "${policy[@]}" --state-dir "$state/executor" \
+    --agent-state-dir "$state/agent" >"$state/executor.log"
+"$bin/gpuaas-node-executor" run "${policy[@]}" --state-dir "$state/executor" --socket "$state/executor.sock" \
   >"$state/executor.log" 2>&1 </dev/null &
 executor=$!
-"$bin/gpuaas-node-agent" run "${alone[@]}" --state-dir "$state/agent" --executor-socket "$state/executor.sock" \
+"$bin/gpuaas-node-agent" run "${policy[@]}" --state-dir "$state/agent" --executor-socket "$state/executor.sock" \
   >"$state/agent.log" 2>&1 </dev/null &
 agent=$!
-# Then the same code at work: a simulated node that is enrolled and holds its long-poll. It lives in
-# the larger binary of gpuaas-dev, so its figure is an upper bound.
-"$bin/gpuaas-dev" --state "$state/dev" run >"$state/out" 2>&1 </dev/null &
-platform=$!
-for ((tries = 0; tries < READY_S * 5; tries++)); do
-  if grep -q '^Ready' "$state/out" || ! kill -0 "$platform" 2>/dev/null; then break; fi
-  sleep 0.2
-done
+ready() { gpuaas node show bench | grep -Pq '^state\tready$'; }
+until_true 'the node is ready' ready
 sleep "$IDLE_S" # the figure is about a process that has nothing to do
 
 measure() { # name, pid, limit, log
@@ -83,10 +101,8 @@ measure() { # name, pid, limit, log
     failed=1
   fi
 }
-measure 'agent alone, idle RSS' "$agent" 15 "$state/agent.log"
-measure 'executor alone, idle RSS' "$executor" 8 "$state/executor.log"
-measure 'agent simulated, idle RSS' "$(part agent)" 15 "$state/out"
-measure 'executor simulated, idle RSS' "$(part executor)" 8 "$state/out"
+measure 'agent enrolled, idle RSS' "$agent" 15 "$state/agent.log"
+measure 'executor enrolled, idle RSS' "$executor" 8 "$state/executor.log"
 
 {
   echo '['
