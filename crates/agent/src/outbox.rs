@@ -83,12 +83,17 @@ async fn deliver(node: &Node, done: Done, stop: &Stop) {
     node.executor.tell(FromAgent::Acked { task_id, status }).ok();
 }
 
-/// The statuses after which no repetition can help. Everything else is tried again for ever: a result is proof of
+/// The answers after which no repetition can help: the same bytes will never be taken. Everything else is tried again for ever: a result is proof of
 /// work, and losing one would leave its task unknown.
 fn last_word(error: &CallError) -> Option<u16> {
     match error {
         CallError::Refused {
             status: status @ (404 | 409 | 410),
+            ..
+        } => Some(*status),
+        CallError::Refused {
+            status,
+            code: Some(Code::ResultSignatureInvalid | Code::ResultMalformed),
             ..
         } => Some(*status),
         CallError::Refused { .. } | CallError::Transport(_) => None,
@@ -112,6 +117,18 @@ mod tests {
         }
         for status in [400, 401, 403, 413, 422, 426, 429, 500, 502, 503, 504] {
             assert_eq!(last_word(&refused(status)), None, "{status}");
+        }
+        for code in [Code::ResultSignatureInvalid, Code::ResultMalformed] {
+            let CallError::Refused { status, .. } = refused(code.status()) else {
+                unreachable!("just made")
+            };
+            let named = CallError::Refused {
+                status,
+                code: Some(code),
+                server_time: None,
+                retry_after_s: None,
+            };
+            assert_eq!(last_word(&named), Some(status), "{code}");
         }
     }
 }

@@ -8,7 +8,7 @@ use anyhow::Context;
 use base::config::{Config, DatabaseUrl};
 use base::{App, Clock};
 use control::Role;
-use control::roles::api::{self, Ports};
+use control::roles::{Ports, api};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_util::task::TaskTracker;

@@ -1,10 +1,8 @@
 //! The api role: three listeners and the loops behind them. The public one is for people, the node one demands a
 //! certificate of ours, the enrolment one is where a host that has none yet can call.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
-use anyhow::Context;
 use axum::Router;
 use axum::extract::{ConnectInfo, Request};
 use axum::middleware::{Next, from_fn};
@@ -19,6 +17,7 @@ use wire::serve::{Limits, Peer, serve};
 use wire::stop::Stop;
 use wire::tls::server_config_with;
 
+use super::ports::Ports;
 use super::{certificate, public};
 use crate::routes;
 
@@ -26,30 +25,6 @@ const SERVICE: &str = "api";
 pub async fn run(app: App, stop: Stop) -> anyhow::Result<()> {
     let ports = Ports::bind(&app).await?;
     serve_on(app, ports, stop).await
-}
-
-/// The listeners, bound before anything is promised: a taken port is a clear error at the start.
-pub struct Ports {
-    pub public: TcpListener,
-    pub node: TcpListener,
-    pub enrol: TcpListener,
-}
-
-impl Ports {
-    pub async fn bind(app: &App) -> anyhow::Result<Self> {
-        let config = &app.config;
-        Ok(Self {
-            public: bind(config.listen_public, "listen_public").await?,
-            node: bind(config.listen_node, "listen_node").await?,
-            enrol: bind(config.listen_enrol, "listen_enrol").await?,
-        })
-    }
-}
-
-async fn bind(address: SocketAddr, setting: &str) -> anyhow::Result<TcpListener> {
-    TcpListener::bind(address)
-        .await
-        .with_context(|| format!("{setting}: cannot listen on {address}"))
 }
 
 /// Serves until told to stop; returns when every request under way was answered.

@@ -3,4 +3,7 @@
 pub mod api;
 mod certificate;
 pub mod outbox_relay;
+mod ports;
 mod public;
+
+pub use ports::Ports;
