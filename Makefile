@@ -27,7 +27,7 @@ lint: ## format and lints only
 
 fmt: ## format every crate
 	@tools/setup.sh lint
-	@cargo fmt
+	@tools/format.sh
 
 bench: ## figures with their limits: binary sizes, idle memory; also written to target/bench/ground.json
 	@tools/setup.sh dev

@@ -3,7 +3,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-cargo fmt --check
+tools/format.sh --check
 cargo clippy --quiet --all-targets -- -D warnings
 if command -v cargo-deny >/dev/null 2>&1; then
   cargo deny --log-level error check

@@ -88,7 +88,7 @@ machine() {
 
 quiet_stage set-up tools/setup.sh test || { totals; exit 1; }
 before=$(machine)
-quiet_stage format cargo fmt --check
+quiet_stage format tools/format.sh --check
 quiet_stage clippy cargo clippy --all-targets -- -D warnings
 # One graph for programs and tests, so that nothing is built twice with different features.
 quiet_stage build cargo build --lib --bins --tests || { totals; exit 1; }
