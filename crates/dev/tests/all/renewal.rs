@@ -62,6 +62,9 @@ async fn certificates_rotate_under_load_and_no_task_fails() {
     working.reverse();
     let generations: Vec<u64> = working.iter().map(|c| c.generation).collect();
     assert_eq!(generations, (1..=working.len() as u64).collect::<Vec<_>>());
+    // Each was there before the last had ended; they are dated back by a minute.
+    let in_time = |pair: &[CertificateView]| pair[1].not_before.plus_s(60) < pair[0].not_after;
+    assert!(working.windows(2).all(in_time), "{working:?}");
     let used = working.iter().filter(|c| c.first_used_at.is_some()).count();
     assert!(
         used >= working.len() - 1,

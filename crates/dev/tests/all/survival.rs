@@ -2,6 +2,7 @@
 //! which writes down each change it sees, and not our own journal.
 
 use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
 use base::config::Config;
 use dev::simnode::SimNode;
@@ -61,12 +62,15 @@ impl Dice {
     }
 }
 
-/// Kills agent, executor or both, now and then, and brings them back.
+/// Kills agent, executor or both, now and then; they are brought back.
 async fn kills(town: &Town, node: &SimNode, mut dice: Dice) {
     for _ in 0..KILLS {
-        // The moment is the dice's, counted in requests.
-        for _ in 0..dice.roll(100) {
+        // The moment is the dice's, counted in requests; then, mostly, in the middle of a task.
+        for _ in 0..dice.roll(40) {
             town.api().get::<VersionView>("/v1/version").await.expect("an answer");
+        }
+        if dice.roll(4) > 0 {
+            next_effect(node).await;
         }
         match dice.roll(3) {
             0 => node.agent.kill(),
@@ -76,6 +80,15 @@ async fn kills(town: &Town, node: &SimNode, mut dice: Dice) {
                 node.agent.kill();
             }
         }
+    }
+}
+
+/// Until the host has changed, but not for long: nobody may be at work.
+async fn next_effect(node: &SimNode) {
+    let seen = || std::fs::metadata(node.dir.host().join("effects.jsonl")).map_or(0, |log| log.len());
+    let (before, began) = (seen(), Instant::now());
+    while seen() == before && began.elapsed() < Duration::from_millis(500) {
+        tokio::task::yield_now().await;
     }
 }
 
