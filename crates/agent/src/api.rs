@@ -109,6 +109,11 @@ impl Api {
         Ok(())
     }
 
+    /// Could we call in this identity? Asked before it is kept: what cannot be used must not be all we have.
+    pub fn usable(&self, identity: &Identity) -> Result<(), ApiError> {
+        calls(identity.clone(), &self.overrides).map(drop)
+    }
+
     pub fn identity(&self) -> Identity {
         self.calls().identity.clone()
     }

@@ -216,13 +216,21 @@ impl Executor {
             envelope,
             ..
         } = task;
-        self.tell(FromAgent::Offer {
+        let told = self.tell(FromAgent::Offer {
             task_id,
             fence,
             envelope,
             server_time,
-        })?;
-        within(self.shared.answer_within, arrives).await
+        });
+        let verdict = match told {
+            Ok(()) => within(self.shared.answer_within, arrives).await,
+            Err(error) => Err(error),
+        };
+        if verdict.is_err() {
+            // Nobody waits any more; an answer that still comes is told again with the next offer.
+            self.inner().offers.remove(&task_id);
+        }
+        verdict
     }
 
     pub fn tell(&self, message: FromAgent) -> Result<(), ExecutorError> {

@@ -41,8 +41,8 @@ pub(crate) async fn run(node: &Node, stop: &Stop) {
     let mut refused = false;
     loop {
         let identity = node.api.identity();
-        // Whichever clock is ahead: ours may be behind by a certificate's whole life.
-        let now = node.clock.now().max(node.api.server_time());
+        // The server's clock, once it was heard: it made the certificate. Ours alone may be days off either way.
+        let now = node.api.server_time();
         let (working_due, device_due) = (due(&identity.working), due(&identity.device));
         // The working certificate first: it is what the next poll needs.
         let kind = if refused || now >= working_due {
@@ -116,6 +116,7 @@ async fn renew(node: &Node, identity: &Identity, kind: CertificateKind) -> Resul
             fresh.working = received(node, identity, &answer)?;
             fresh.working_key = key.serialize_pem();
             fresh.ca_bundle = answer.ca_bundle;
+            node.api.usable(&fresh)?;
             keep(node, fresh.clone()).await?;
             node.api.replace(fresh)?;
             Ok(answer.generation)
@@ -125,6 +126,7 @@ async fn renew(node: &Node, identity: &Identity, kind: CertificateKind) -> Resul
             let mut fresh = identity.clone();
             fresh.device = received(node, identity, &answer)?;
             node.executor.device_chain(answer.chain).await?;
+            node.api.usable(&fresh)?;
             keep(node, fresh.clone()).await?;
             node.api.replace(fresh)?;
             Ok(answer.generation)

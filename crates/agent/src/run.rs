@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use anyhow::Context as _;
+use anyhow::Context;
 use model::id::SessionId;
 use model::signal::Code;
 use tokio::sync::mpsc;
@@ -58,16 +58,13 @@ pub async fn run(options: Options, stop: Stop) -> anyhow::Result<()> {
     while !stop.is_stopped() {
         let part = stop.child();
         let (executor, arrivals) = Executor::new(options.executor_socket.clone(), &options.pace);
-        let ended = match slots.kept().identity {
-            None => wait_for_identity(&options, &slots, executor, &part).await,
-            Some(identity) => {
-                let api = Api::new(
-                    identity.clone(),
-                    options.overrides.clone(),
-                    SessionId::new(),
-                    options.clock.clone(),
-                )
-                .context("the kept identity is of no use; enrol this node anew")?;
+        let ended = match usable(&options, &slots) {
+            None => {
+                // Nobody reads results here; an executor that has some must not wait for a reader.
+                drop(arrivals);
+                wait_for_identity(&options, &slots, executor, &part).await
+            }
+            Some((api, identity)) => {
                 let node = Arc::new(Node::new(
                     api,
                     executor,
@@ -93,6 +90,20 @@ pub async fn run(options: Options, stop: Stop) -> anyhow::Result<()> {
     }
     tracing::info!("agent stops");
     Ok(())
+}
+
+/// The kept identity and the calls it can make. One that is of no use is as good as none: then only a new enrolment
+/// helps, and it must be possible.
+fn usable(options: &Options, slots: &Slots) -> Option<(Api, Identity)> {
+    let identity = slots.kept().identity?;
+    let (overrides, clock) = (options.overrides.clone(), options.clock.clone());
+    match Api::new(identity.clone(), overrides, SessionId::new(), clock) {
+        Ok(api) => Some((api, identity)),
+        Err(error) => {
+            tracing::error!(%error, "the kept identity is of no use; enrol this node anew");
+            None
+        }
+    }
 }
 
 async fn wait_for_identity(options: &Options, slots: &Arc<Slots>, executor: Executor, stop: &Stop) -> Ended {

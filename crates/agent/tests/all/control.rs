@@ -56,6 +56,8 @@ pub(crate) struct Knobs {
     pub(crate) lose_enrolments: u32,
     /// Renewals that are told that their clock is wrong.
     pub(crate) skew: u32,
+    /// Renewals whose answer is of no use.
+    pub(crate) spoil: u32,
     /// Answers to results before the good one.
     pub(crate) results: VecDeque<u16>,
     pub(crate) manifest: u64,
@@ -79,6 +81,7 @@ impl Control {
             knobs: Mutex::new(Knobs {
                 life_ms: 86_400_000,
                 lose_enrolments: 0,
+                spoil: 0,
                 skew: 0,
                 results: VecDeque::new(),
                 manifest: 1,
@@ -311,7 +314,14 @@ async fn certificates(State(town): Town, Json(request): Json<CertificateRequest>
         request.generation,
         if told { " as told" } else { "" }
     ));
-    Json(town.certificate(&request.csr)).into_response()
+    let mut answer = town.certificate(&request.csr);
+    let mut knobs = town.knobs();
+    if knobs.spoil > 0 {
+        knobs.spoil -= 1;
+        town.journal.note("renewal spoiled");
+        answer.ca_bundle = "no certificate of anybody".to_owned();
+    }
+    Json(answer).into_response()
 }
 
 async fn ping(State(town): Town, Extension(peer): Extension<Peer>) -> Json<PingAnswer> {

@@ -235,6 +235,30 @@ async fn certificates_are_renewed_by_the_clock_under_load() {
     assert!(town.generation() >= 3, "kept what is used: {}", town.generation());
 }
 
+/// What could not be used is never all that is kept: the node goes on with what it has, and so does its next start.
+#[tokio::test]
+async fn a_renewal_that_is_of_no_use_is_not_kept() {
+    let town = Town::new().await;
+    town.control.knobs().life_ms = 3_000;
+    town.control.knobs().spoil = 2;
+    town.hand_over(&town.control.token());
+    let agent = town.start();
+    town.control.journal.until("renewal spoiled", 1).await;
+    let held = town.generation();
+    agent.kill().await;
+    let agent = town.start();
+    town.control.journal.until("renewal spoiled", 2).await;
+    assert_eq!(town.generation(), held, "a spoiled one is not kept");
+    // The third one is good.
+    town.control
+        .journal
+        .until(&format!("renewal generation {held}"), 3)
+        .await;
+    let task = town.control.queue("test.task");
+    town.executor.journal.until(&format!("acked {task} 200"), 1).await;
+    agent.end().await;
+}
+
 #[tokio::test]
 async fn a_lapsed_certificate_and_a_wrong_clock_heal_by_the_same_road() {
     let town = Town::new().await;

@@ -47,6 +47,10 @@ pub(super) struct Connector {
 impl Connector {
     async fn connect(self, uri: Uri) -> Result<Stream, Error> {
         let https = uri.scheme_str() == Some("https");
+        // Whoever brought certificates meant to use them: no slip of a URL turns them off.
+        if !https && self.tls.is_some() {
+            return Err(Error::url(&uri.to_string()));
+        }
         let host = uri.host().unwrap_or_default().trim_matches(['[', ']']).to_owned();
         let port = uri.port_u16().unwrap_or(if https { 443 } else { 80 });
         let deadline = Instant::now() + self.timeout;

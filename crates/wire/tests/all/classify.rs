@@ -26,6 +26,15 @@ async fn nobody_listens() {
 }
 
 #[tokio::test]
+async fn certificates_are_not_switched_off_by_a_url() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("bind");
+    let url = format!("http://{}", listener.local_addr().expect("address"));
+    let tls = client_config(None, &[Ca::new("ca").der]).expect("configuration");
+    let client = Client::builder(&url).expect("url").tls(tls).build();
+    assert_eq!(kind_of(client, "/").await, ErrorKind::UrlInvalid);
+}
+
+#[tokio::test]
 async fn nobody_answers_the_dial() {
     // A listener whose queue is full drops further SYNs, which is what a firewall does.
     let socket = TcpSocket::new_v4().expect("socket");
