@@ -111,10 +111,7 @@ pub fn node_router(fleet: &Fleet) -> Router {
 }
 
 pub fn enrol_router(fleet: &Fleet) -> Router {
-    enrol_routes()
-        .router(&fleet.app)
-        .with_state(fleet.clone())
-        .layer(axum::middleware::from_fn_with_state(fleet.clone(), stamp))
+    enrol_routes().router(&fleet.app).with_state(fleet.clone())
 }
 
 async fn identify(State(fleet): State<Fleet>, mut request: Request, next: Next) -> Response {
@@ -128,6 +125,7 @@ async fn identify(State(fleet): State<Fleet>, mut request: Request, next: Next) 
             Ok(caller) => {
                 let peer = match &caller {
                     Caller::Node(node) => {
+                        tracing::Span::current().record("node_id", tracing::field::display(node.node_id));
                         fleet.presence.heard(node, fleet.app.clock.now());
                         Peer {
                             role: Role::Node,
@@ -163,16 +161,17 @@ async fn identify(State(fleet): State<Fleet>, mut request: Request, next: Next) 
             }
         },
     };
-    stamped(&fleet, answer)
+    answer
 }
 
-async fn stamp(State(fleet): State<Fleet>, request: Request, next: Next) -> Response {
-    let answer = next.run(request).await;
-    stamped(&fleet, answer)
+/// Around everything that a node-facing listener answers, what no route took included.
+pub fn stamped(fleet: &Fleet, router: Router) -> Router {
+    router.layer(axum::middleware::from_fn_with_state(fleet.clone(), stamp))
 }
 
 /// Time and manifest version ride on every answer, refusals and empty ones too.
-fn stamped(fleet: &Fleet, mut answer: Response) -> Response {
+async fn stamp(State(fleet): State<Fleet>, request: Request, next: Next) -> Response {
+    let mut answer = next.run(request).await;
     let values = [
         (HeaderName::from_static(header::TIME), fleet.app.clock.now().to_string()),
         (
@@ -318,6 +317,7 @@ async fn post_result(
     actor: Actor,
     Body(request): Body<ResultRequest>,
 ) -> Answer<Json<ResultAnswer>> {
+    tracing::Span::current().record("task_id", tracing::field::display(path.task_id));
     task::result::land(&fleet, &me, &actor, path.task_id, request)
         .await
         .map(Json)

@@ -67,8 +67,16 @@ pub fn finish(router: Router, shell: Shell) -> Router {
 async fn around(State(shell): State<Arc<Shell>>, mut request: Request, next: Next) -> Response {
     let id = given_id(&request).unwrap_or_else(Uuid::now_v7);
     request.extensions_mut().insert(Correlation(id));
-    let span =
-        tracing::info_span!("request", correlation_id = %id, method = %request.method(), path = request.uri().path());
+    // The node and the task are filled in by whoever finds out about them.
+    let span = tracing::info_span!(
+        "request",
+        correlation_id = %id,
+        role = shell.service,
+        node_id = tracing::field::Empty,
+        task_id = tracing::field::Empty,
+        method = %request.method(),
+        path = request.uri().path(),
+    );
     let answer = async {
         if !host_allowed(&shell, &request) {
             return ApiError::new(Code::HostRefused).into_response();

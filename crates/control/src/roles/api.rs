@@ -9,6 +9,7 @@ use axum::middleware::{Next, from_fn};
 use axum::response::Response;
 use base::http::{Shell, finish};
 use base::{App, audit};
+use fleet::routes::{enrol_router, node_router, stamped};
 use fleet::{Fleet, work};
 use rustls::ServerConfig;
 use tokio::net::TcpListener;
@@ -44,8 +45,8 @@ pub async fn serve_on(app: App, ports: Ports, stop: Stop) -> anyhow::Result<()> 
         public = public.loopback_only();
     }
     let public = finish(routes::public_router(&fleet), public);
-    let node = finish(fleet::routes::node_router(&fleet), Shell::new(SERVICE));
-    let enrol = finish(fleet::routes::enrol_router(&fleet), Shell::new(SERVICE));
+    let node = stamped(&fleet, finish(node_router(&fleet), Shell::new(SERVICE)));
+    let enrol = stamped(&fleet, finish(enrol_router(&fleet), Shell::new(SERVICE)));
     let listeners = async {
         tokio::join!(
             listen(ports.public, public_tls, public, &stop),

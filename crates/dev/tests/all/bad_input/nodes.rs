@@ -175,3 +175,25 @@ async fn a_node_with_a_wrong_clock_is_told_the_time_and_tries_once_more() {
     assert_eq!(ping.node_id, node.id());
     town.end().await;
 }
+
+/// Whatever is answered, refusals, empty ones and unknown routes included.
+#[tokio::test(flavor = "multi_thread")]
+async fn every_answer_to_a_node_tells_the_time_and_the_manifest() {
+    let town = Town::start(EXE).await;
+    let node = Puppet::awake(&town, "listening").await;
+    let foreign = format!("/internal/v1/nodes/{}/ping", model::id::NodeId::new());
+    for (client, path, status) in [
+        (&node.inside, node.path("ping"), 200),
+        (&node.inside, node.path("tasks/wait?probe=1"), 204),
+        (&node.inside, node.path("tasks/wait"), 428),
+        (&node.inside, foreign, 404),
+        (&node.inside, "/internal/v1/nowhere".to_owned(), 404),
+        (&node.outside, "/internal/v1/nowhere".to_owned(), 404),
+    ] {
+        let answer = client.get(&path).send().await.expect("an answer of ours");
+        assert_eq!(answer.status.as_u16(), status, "{path}");
+        assert!(answer.server_time().is_some(), "{path}: no time");
+        assert_eq!(answer.manifest_version(), Some(1), "{path}: no manifest");
+    }
+    town.end().await;
+}
