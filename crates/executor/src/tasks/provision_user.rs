@@ -1,5 +1,6 @@
 //! `allocation.provision_user`: an account, a home, the tenant's keys, and a look at all three. It refuses a name or
-//! uid that belongs to somebody else, and what it could not finish it takes away again.
+//! uid that belongs to somebody else. What it could not finish it takes away again, but never what was there before: a
+//! repair that fails must not cost a tenant their home.
 
 use host::Tenant;
 use host::pretend::{Account, Profile, State};
@@ -22,8 +23,17 @@ pub(super) struct Provision {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Facts {
+    /// Looked at before anything was done: what stood then is not this operation's to take away.
+    stood: Stood,
     home: Option<String>,
     verified: Option<Verified>,
+}
+
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Stood {
+    account: bool,
+    home: bool,
 }
 
 impl Context for Provision {
@@ -38,6 +48,11 @@ impl Context for Provision {
 
 /// The keys come last: nobody can log in before everything else is there.
 const STEPS: &[Step<Provision>] = &[
+    Step {
+        name: "look",
+        run: look,
+        undo: nothing,
+    },
     Step {
         name: "account",
         run: account,
@@ -89,8 +104,30 @@ impl super::Handler for Handler {
     }
 
     fn proof() -> Result<Proof, Complaints> {
-        proof::prove::<Self>(proof_params(), Profile::H100x8, neighbour)
+        let mut proof = proof::prove::<Self>(proof_params(), Profile::H100x8, neighbour)?;
+        // And where the tenant lives already: whatever fails, they go on living there.
+        let living = proof::prove::<Self>(proof_params(), Profile::H100x8, resident)?;
+        proof.cells += living.cells;
+        for (kind, cells) in living.by_kind {
+            *proof.by_kind.entry(kind).or_default() += cells;
+        }
+        Ok(proof)
     }
+}
+
+fn look(p: &mut Provision) -> Result<(), Fail> {
+    let seen = |gpu_access| {
+        p.host
+            .users
+            .verified(&p.tenant, gpu_access, &p.params.ssh_public_keys)
+            .map_err(failed)
+    };
+    let (plain, with_gpu) = (seen(false)?, seen(true)?);
+    p.facts.stood = Stood {
+        account: plain.user || with_gpu.user || plain.home,
+        home: plain.home,
+    };
+    Ok(())
 }
 
 fn account(p: &mut Provision) -> Result<(), Fail> {
@@ -101,6 +138,9 @@ fn account(p: &mut Provision) -> Result<(), Fail> {
 }
 
 fn no_account(p: &mut Provision) -> Result<(), Fail> {
+    if p.facts.stood.account {
+        return Ok(());
+    }
     p.host.users.ensure_no_account(&p.tenant).map_err(failed)
 }
 
@@ -110,6 +150,9 @@ fn home(p: &mut Provision) -> Result<(), Fail> {
 }
 
 fn no_home(p: &mut Provision) -> Result<(), Fail> {
+    if p.facts.stood.home {
+        return Ok(());
+    }
     p.host.users.ensure_no_home(&p.tenant).map_err(failed)
 }
 
@@ -121,6 +164,10 @@ fn keys(p: &mut Provision) -> Result<(), Fail> {
 }
 
 fn no_keys(p: &mut Provision) -> Result<(), Fail> {
+    // In a home that stood the keys are the tenant's way in; those last asked for stay.
+    if p.facts.stood.home {
+        return Ok(());
+    }
     p.host.users.ensure_no_keys(&p.tenant).map_err(failed)
 }
 
@@ -164,4 +211,22 @@ fn neighbour(state: &mut State) {
     };
     state.accounts.insert("grace".to_owned(), account);
     state.homes.insert("grace".to_owned(), 20_002);
+}
+
+/// The tenant was here before, whole, beside the neighbour.
+fn resident(state: &mut State) {
+    neighbour(state);
+    let params = proof_params();
+    let account = Account {
+        uid: params.uid.get(),
+        owner: Some(params.allocation_id),
+        gpu_access: params.gpu_access,
+        locked: false,
+    };
+    let name = params.username.as_str().to_owned();
+    state.accounts.insert(name.clone(), account);
+    state.homes.insert(name.clone(), params.uid.get());
+    state
+        .keys
+        .insert(name, params.ssh_public_keys.iter().map(ToString::to_string).collect());
 }

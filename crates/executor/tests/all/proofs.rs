@@ -5,7 +5,7 @@ use model::task::TaskType;
 fn cells(task_type: TaskType) -> usize {
     match task_type {
         TaskType::HealthProbe => 42,
-        TaskType::ProvisionUser => 111,
+        TaskType::ProvisionUser => 240,
         TaskType::DeprovisionUser => 87,
     }
 }
