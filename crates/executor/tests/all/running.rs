@@ -44,7 +44,7 @@ fn a_cancelled_task_is_taken_back() {
         (result.outcome, result.code),
         (Outcome::Cancelled, Some(Code::TaskCancelled))
     );
-    assert_eq!(result.undone, ["home", "account"]);
+    assert_eq!(result.undone, ["home", "account", "look"]);
     assert_eq!(place.pretend.snapshot(), clean);
 }
 
