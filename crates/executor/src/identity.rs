@@ -21,6 +21,7 @@ pub(crate) fn advance(node: &Node, bundle: &Bundle) -> Result<u64, Refusal> {
         let manifest = store.trust().map(|trust| trust.manifest().keys.clone());
         (version, manifest.unwrap_or_default())
     };
+    node.refusals().documents_came();
     let revoked = |running: &&Arc<Running>| {
         keys.iter()
             .any(|key| Some(key.keyid) == running.keyid && key.status == KeyStatus::Revoked)

@@ -14,6 +14,7 @@ mod node;
 mod offer;
 mod outlet;
 mod policy;
+mod refusals;
 mod result;
 mod run;
 pub mod sandbox;

@@ -21,7 +21,7 @@ use crate::keys::Keys;
 use crate::machine::Machine;
 use crate::outlet::Outlet;
 use crate::policy::Policy;
-use crate::result::Refusals;
+use crate::refusals::Refusals;
 use crate::stop::Stop;
 use crate::trust_store::TrustStore;
 use crate::{Options, durable};

@@ -3,16 +3,18 @@
 
 use std::sync::Arc;
 
+use model::dsse::Envelope;
 use model::envelope::Identity;
+use model::id::TaskId;
 use model::signal::Code;
 use model::socket::{FromExecutor, NodeIdentity};
 use model::task::TaskType;
 
-use crate::journal::{Claimed, Entry, Journal};
+use crate::journal::{Claimed, Done, Entry, Journal};
 use crate::node::Node;
 use crate::policy::Policy;
-use crate::verify::{self, Here, Offer, Verdict};
-use crate::{machine, run};
+use crate::verify::{self, Here, Offer, Refused, Verdict};
+use crate::{machine, result, run};
 
 pub(crate) fn answer(node: &Arc<Node>, offer: Offer) {
     let (task_id, fence) = (offer.task_id, offer.fence);
@@ -29,6 +31,11 @@ pub(crate) fn answer(node: &Arc<Node>, offer: Offer) {
 
 fn take(node: &Node, offer: Offer) -> Result<FromExecutor, Code> {
     let (task_id, fence) = (offer.task_id, offer.fence);
+    // Before anything that may have changed since: identity, trust, policy.
+    let known = verify::known(&offer, node.journal()?.book());
+    if let Some(verdict) = known {
+        return answered(task_id, verdict);
+    }
     let (identity, trust) = {
         let store = node.trust();
         match (store.identity(), store.trust()) {
@@ -56,6 +63,11 @@ fn take(node: &Node, offer: Offer) -> Result<FromExecutor, Code> {
     };
     match verify::judge(&offer, &here) {
         Verdict::Take { authentic, task } => {
+            if let Some(kept) = node.refusals().find(task_id, &authentic.sha256) {
+                // These bytes have been refused in another wrapping, under our signature.
+                let (fence, envelope) = (kept.fence, kept.result.clone());
+                return Ok(done(task_id, fence, envelope));
+            }
             let claimed = Claimed {
                 task_id,
                 fence,
@@ -69,30 +81,68 @@ fn take(node: &Node, offer: Offer) -> Result<FromExecutor, Code> {
             tracing::info!(%task_id, fence, task_type = payload.task_type, correlation_id = %payload.correlation_id, "accepted");
             Ok(FromExecutor::Accepted { task_id, fence })
         }
+        Verdict::Refused(refused) => refuse(node, &mut journal, (task_id, fence), &refused, &identity),
+        verdict @ (Verdict::Running { .. } | Verdict::Finished { .. } | Verdict::NotNow(_)) => {
+            answered(task_id, verdict)
+        }
+    }
+}
+
+fn answered(task_id: TaskId, verdict: Verdict) -> Result<FromExecutor, Code> {
+    match verdict {
         Verdict::Running { fence } => Ok(FromExecutor::Accepted { task_id, fence }),
         Verdict::Finished {
             fence,
             result: Some(envelope),
-        } => Ok(FromExecutor::Done {
-            task_id,
-            fence,
-            envelope,
-        }),
+        } => Ok(done(task_id, fence, envelope)),
         // The control plane has answered it for good, and the room was needed.
         Verdict::Finished { result: None, .. } => Err(Code::TaskSuperseded),
-        Verdict::Refused(refused) => {
-            let code = refused.refusal.code;
-            tracing::warn!(%task_id, fence, %code, detail = refused.refusal.detail, "task refused");
-            let made = (clock, journal.next_seq());
-            let key = &node.keys.result;
-            let envelope = node.refusals().sign((task_id, fence), &refused, &identity, made, key);
-            Ok(FromExecutor::Done {
-                task_id,
-                fence,
-                envelope,
-            })
-        }
         Verdict::NotNow(code) => Err(code),
+        Verdict::Take { .. } | Verdict::Refused(_) => unreachable!("these are no answers yet"),
+    }
+}
+
+/// Signed, hence final: durable before anybody hears of it, unless nobody that we know has signed the offer.
+fn refuse(
+    node: &Node,
+    journal: &mut Journal,
+    (task_id, fence): (TaskId, u64),
+    refused: &Refused,
+    identity: &NodeIdentity,
+) -> Result<FromExecutor, Code> {
+    let (clock, code, payload_sha256) = (node.options.clock.now(), refused.refusal.code, refused.payload_sha256);
+    if code == Code::KeyUnknown && node.refusals().key_may_come(task_id, payload_sha256, clock) {
+        return Err(code);
+    }
+    if refused.signed.is_some() && !journal.takes_claims() {
+        return Err(Code::JournalFull);
+    }
+    tracing::warn!(%task_id, fence, %code, detail = refused.refusal.detail, "task refused");
+    let made = (clock, journal.next_seq());
+    let sign = || result::refusal(task_id, refused, identity, made, &node.keys.result);
+    let Some(signed) = refused.signed else {
+        let envelope = node.refusals().keep((task_id, fence), payload_sha256, code, sign);
+        return Ok(done(task_id, fence, envelope));
+    };
+    let envelope = sign();
+    let entry = Done {
+        task_id,
+        fence,
+        payload_sha256,
+        refused: true,
+        start_by: signed.start_by,
+        started_at: None,
+        result: envelope.clone(),
+    };
+    node.record(journal, Entry::Done(entry))?;
+    Ok(done(task_id, fence, envelope))
+}
+
+fn done(task_id: TaskId, fence: u64, envelope: Envelope) -> FromExecutor {
+    FromExecutor::Done {
+        task_id,
+        fence,
+        envelope,
     }
 }
 

@@ -1,10 +1,10 @@
 //! What this node says about a task, signed with its result key: how it ended, or why it was not taken.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
 use model::digest::Sha256;
 use model::dsse::Envelope;
-use model::id::{OpId, TaskId};
+use model::id::TaskId;
 use model::key::SigningKey;
 use model::outcome::{Outcome, ResultPayload};
 use model::signal::Code;
@@ -109,85 +109,30 @@ fn plain(text: &str) -> String {
     clean.take(MAX_DETAIL).collect()
 }
 
-/// Refusals that were signed, so that the same offer gets the same bytes again. In memory and bounded: after a restart
-/// the same offer is judged again.
-#[derive(Default)]
-pub(crate) struct Refusals(VecDeque<Kept>);
-
-const MAX_REFUSALS: usize = 256;
-
-#[derive(Clone)]
-pub(crate) struct Kept {
-    pub(crate) task_id: TaskId,
-    pub(crate) fence: u64,
-    payload_sha256: Sha256,
-    code: Code,
-    pub(crate) result: Envelope,
-}
-
-impl Refusals {
-    pub(crate) fn sign(
-        &mut self,
-        (task_id, fence): (TaskId, u64),
-        refused: &Refused,
-        identity: &NodeIdentity,
-        (ended_at, journal_seq): (Timestamp, u64),
-        key: &SigningKey,
-    ) -> Envelope {
-        let Refused {
-            refusal,
-            op_id,
-            payload_sha256,
-        } = refused;
-        let same = self.0.iter().find(|kept| {
-            (kept.task_id, kept.fence) == (task_id, fence)
-                && (kept.payload_sha256, kept.code) == (*payload_sha256, refusal.code)
-        });
-        if let Some(kept) = same {
-            return kept.result.clone();
-        }
-        let op_id: Option<OpId> = *op_id;
-        let result = ResultPayload {
-            aud: identity.installation,
-            task_id,
-            op_id,
-            node_id: identity.node_id,
-            node_epoch: identity.epoch,
-            payload_sha256: *payload_sha256,
-            outcome: Outcome::Refused,
-            code: Some(refusal.code),
-            detail: Some(plain(&refusal.detail)),
-            started_at: None,
-            ended_at,
-            journal_seq,
-            timings: BTreeMap::new(),
-            undone: Vec::new(),
-            output: None,
-        };
-        let result = result.sign(key);
-        if self.0.len() == MAX_REFUSALS {
-            self.0.pop_front();
-        }
-        let (payload_sha256, code) = (*payload_sha256, refusal.code);
-        self.0.push_back(Kept {
-            task_id,
-            fence,
-            payload_sha256,
-            code,
-            result: result.clone(),
-        });
-        result
-    }
-
-    pub(crate) fn acked(&mut self, task_id: TaskId) {
-        self.0.retain(|kept| kept.task_id != task_id);
-    }
-
-    pub(crate) fn pending(&self) -> impl Iterator<Item = &Kept> {
-        self.0.iter()
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.0.len()
-    }
+/// What this node says about a task that it does not take.
+pub(crate) fn refusal(
+    task_id: TaskId,
+    refused: &Refused,
+    identity: &NodeIdentity,
+    (ended_at, journal_seq): (Timestamp, u64),
+    key: &SigningKey,
+) -> Envelope {
+    let result = ResultPayload {
+        aud: identity.installation,
+        task_id,
+        op_id: refused.signed.and_then(|signed| signed.op_id),
+        node_id: identity.node_id,
+        node_epoch: identity.epoch,
+        payload_sha256: refused.payload_sha256,
+        outcome: Outcome::Refused,
+        code: Some(refused.refusal.code),
+        detail: Some(plain(&refused.refusal.detail)),
+        started_at: None,
+        ended_at,
+        journal_seq,
+        timings: BTreeMap::new(),
+        undone: Vec::new(),
+        output: None,
+    };
+    result.sign(key)
 }

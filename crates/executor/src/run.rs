@@ -181,6 +181,8 @@ impl Worker<'_> {
             let done = Done {
                 task_id,
                 fence,
+                payload_sha256: self.open.claimed.envelope.payload_digest(),
+                refused: false,
                 start_by,
                 started_at,
                 result,

@@ -9,7 +9,7 @@ use model::node_api::HeldTask;
 use model::signal::Code;
 use model::socket::{ExecutorState, FromAgent, FromExecutor};
 
-use crate::journal::{Acked, Entry, Finished, Task as Known};
+use crate::journal::{Finished, Task as Known};
 use crate::node::Node;
 use crate::verify::Offer;
 use crate::{identity, machine, offer};
@@ -98,8 +98,9 @@ fn state(node: &Node, request_id: u64) -> FromExecutor {
             trust.trust().map_or(0, |trust| trust.manifest().version),
         )
     };
-    let (mut tasks, mut pending) = (Vec::new(), 0);
+    let (mut tasks, mut pending) = (Vec::new(), node.refusals().pending().count());
     if let Ok(journal) = node.journal() {
+        pending += journal.book().pending().count();
         let running = node.running();
         for (task_id, known) in journal.book().tasks() {
             match known {
@@ -116,7 +117,6 @@ fn state(node: &Node, request_id: u64) -> FromExecutor {
                     }
                 }),
                 Known::Finished(finished) if finished.pending() => {
-                    pending += 1;
                     let phase = "result_pending".to_owned();
                     let (fence, started_at) = (finished.fence, finished.started_at);
                     tasks.push(HeldTask {
@@ -130,7 +130,6 @@ fn state(node: &Node, request_id: u64) -> FromExecutor {
             }
         }
     }
-    pending += u32::try_from(node.refusals().len()).unwrap_or(u32::MAX);
     let state = ExecutorState {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         identity,
@@ -140,7 +139,7 @@ fn state(node: &Node, request_id: u64) -> FromExecutor {
         task_types: model::task::announced(),
         manifest_version,
         tasks,
-        results_pending: pending,
+        results_pending: u32::try_from(pending).unwrap_or(u32::MAX),
         disk: machine::disk(&node.options.state_dir),
         trouble: node.journal().err(),
     };
@@ -153,23 +152,15 @@ fn state(node: &Node, request_id: u64) -> FromExecutor {
 fn acked(node: &Node, task_id: TaskId, status: u16) {
     node.refusals().acked(task_id);
     let Ok(mut journal) = node.journal() else { return };
-    let start_by = match journal.book().task(task_id) {
-        Some(Known::Finished(finished)) if finished.pending() => finished.start_by,
-        Some(Known::Finished(_) | Known::Open(_)) | None => return,
-    };
-    tracing::info!(%task_id, status, "result acknowledged");
-    // A failure ends the executor; there is nobody to tell here.
-    node.record(
-        &mut journal,
-        Entry::Acked(Acked {
-            task_id,
-            status,
-            start_by,
-        }),
-    )
-    .ok();
-    let next = journal.book().pending().nth(RESULTS_AT_ONCE - 1).and_then(done);
-    next.into_iter().for_each(|message| node.outlet.send(message));
+    let pending = journal.book().pending().filter(|(id, _)| *id == task_id);
+    let entries: Vec<_> = pending.map(|(_, done)| done.acknowledged(task_id, status)).collect();
+    for entry in entries {
+        tracing::info!(%task_id, status, "result acknowledged");
+        // A failure ends the executor; there is nobody to tell here.
+        node.record(&mut journal, entry).ok();
+        let next = journal.book().pending().nth(RESULTS_AT_ONCE - 1).and_then(done);
+        next.into_iter().for_each(|message| node.outlet.send(message));
+    }
 }
 
 fn cancel(node: &Node, task_id: TaskId) {

@@ -1,16 +1,20 @@
-//! The verdict on an offered task, in a fixed order and failing closed: who signed it and for whom, whether it is
-//! already known, whether it may run now and here, whether there is room. Decides only; nothing is written here.
+//! The verdict on an offered task, in a fixed order and failing closed: whether these bytes have been answered before,
+//! who signed them and for whom, whether they may run now and here, whether there is room. What is known never gets a
+//! second verdict, whatever has changed since. Decides only; nothing is written here.
 
 use model::digest::Sha256;
-use model::dsse::Envelope;
-use model::envelope::{self, Authentic, Identity, Refusal, Times};
+use model::dsse::{self, Envelope};
+use model::envelope::{
+    self, Authentic, CLOCK_TOLERANCE_S, Identity, MAX_START_S, Refusal, TASK_TYPE, TaskPayload, Times,
+};
 use model::id::{OpId, TaskId};
+use model::key::KeyId;
 use model::signal::Code;
 use model::task::{Task, TaskType};
 use model::time::Timestamp;
 use model::trust::Trust;
 
-use crate::journal::{Book, Task as Known};
+use crate::journal::{Book, Finished, Known, Task as Held};
 use crate::policy::Policy;
 
 /// A task as the agent offers it. Only what is inside the envelope is believed.
@@ -42,7 +46,7 @@ pub(crate) enum Verdict {
     Running { fence: u64 },
     /// Done before: the same result again, unless the control plane has it and it was let go.
     Finished { fence: u64, result: Option<Envelope> },
-    /// Never, and signed so.
+    /// Never, and signed so: final, and journalled as such where a key of ours has signed it.
     Refused(Refused),
     /// Not now; nothing is signed, and it may be offered again.
     NotNow(Code),
@@ -51,58 +55,66 @@ pub(crate) enum Verdict {
 #[derive(Debug)]
 pub(crate) struct Refused {
     pub(crate) refusal: Refusal,
-    /// Known only where the signature was good.
-    pub(crate) op_id: Option<OpId>,
     pub(crate) payload_sha256: Sha256,
+    /// None: no key that the manifest lists has signed it.
+    pub(crate) signed: Option<Signed>,
+}
+
+/// What is known of a payload that one of the listed keys has signed, whether or not that key may still sign.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Signed {
+    pub(crate) op_id: Option<OpId>,
+    /// After it, the bytes could not start whatever else changed.
+    pub(crate) start_by: Timestamp,
 }
 
 pub(crate) fn judge(offer: &Offer, here: &Here<'_>) -> Verdict {
+    let payload_sha256 = offer.envelope.payload_digest();
+    if let Some(verdict) = known(offer, here.book) {
+        return verdict;
+    }
     let times = Times {
         clock: here.clock,
         floor: here.book.floor().time,
         server: Some(offer.server_time),
     };
-    let payload_sha256 = offer.envelope.payload_digest();
-    let refused = |op_id, refusal| {
+    let refused = |refusal| {
         Verdict::Refused(Refused {
             refusal,
-            op_id,
             payload_sha256,
+            signed: signed(&offer.envelope, here.trust, times.now()),
         })
     };
     let bytes = offer.envelope.to_bytes();
     let authentic = match envelope::authenticate(&bytes, here.trust, here.me, times.now()) {
         Ok(authentic) => authentic,
-        Err(refusal) => return refused(None, refusal),
+        Err(refusal) => return refused(refusal),
     };
     let payload = &authentic.payload;
-    let op_id = Some(payload.op_id);
     if payload.task_id != offer.task_id {
         let why = "the offer names another task than the one that was signed";
-        return refused(op_id, Refusal::new(Code::PayloadMalformed, why));
+        return refused(Refusal::new(Code::PayloadMalformed, why));
     }
+    // Other bytes under a name that is taken: one name is one task.
     match here.book.task(payload.task_id) {
-        Some(Known::Open(open)) => {
+        Some(Held::Open(open)) => {
             return Verdict::Running {
                 fence: open.claimed.fence,
             };
         }
-        Some(Known::Finished(finished)) => {
-            let (fence, result) = (finished.fence, finished.result.clone());
-            return Verdict::Finished { fence, result };
-        }
+        Some(Held::Finished(done)) => return finished(done),
         None => {}
     }
     let task = match envelope::admit(&authentic, here.trust, times) {
         Ok(task) => task,
-        Err(refusal) => return refused(op_id, refusal),
+        Err(refusal) => return refused(refusal),
     };
     if !here.policy.allows(task.task_type()) {
-        return refused(op_id, Code::TypeNotAllowedHere.into());
+        return refused(Code::TypeNotAllowedHere.into());
     }
     let last = task.subject().and_then(|subject| here.book.floor().seqs.get(&subject));
     if last.is_some_and(|last| payload.seq < last.seq) {
-        return refused(op_id, Code::TaskSuperseded.into());
+        return refused(Code::TaskSuperseded.into());
     }
     if let Some(code) = here.no_room {
         return Verdict::NotNow(code);
@@ -114,6 +126,39 @@ pub(crate) fn judge(offer: &Offer, here: &Here<'_>) -> Verdict {
         authentic: Box::new(authentic),
         task,
     }
+}
+
+/// The answer that these bytes have had, if any. Asks neither key nor clock nor policy: they may have changed since.
+pub(crate) fn known(offer: &Offer, book: &Book) -> Option<Verdict> {
+    Some(match book.known(offer.task_id, &offer.envelope.payload_digest())? {
+        Known::Open(open) => Verdict::Running {
+            fence: open.claimed.fence,
+        },
+        Known::Finished(done) => finished(done),
+    })
+}
+
+fn finished(done: &Finished) -> Verdict {
+    let (fence, result) = (done.fence, done.result.clone());
+    Verdict::Finished { fence, result }
+}
+
+/// Bytes without a time of their own, or with too long a one, are remembered for as long as any task could wait.
+fn signed(envelope: &Envelope, trust: &Trust, now: Timestamp) -> Option<Signed> {
+    let find = |keyid: &KeyId| {
+        let key = trust.manifest().keys.iter().find(|key| key.keyid == *keyid);
+        key.map(|key| key.public).ok_or(Code::KeyUnknown)
+    };
+    let bytes = envelope.open(TASK_TYPE, find).ok()?;
+    let payload: Option<TaskPayload> = dsse::parse_payload(&bytes).ok();
+    let longest = now.plus_s(MAX_START_S + CLOCK_TOLERANCE_S);
+    let start_by = payload
+        .as_ref()
+        .map_or(longest, |payload| payload.start_by.min(longest));
+    Some(Signed {
+        op_id: payload.map(|payload| payload.op_id),
+        start_by,
+    })
 }
 
 /// As many of this type as may run at once, or one that works on the same user or slot.

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use model::digest::Sha256;
 use model::dsse::{self, Envelope};
 use model::envelope::{CLOCK_TOLERANCE_S, MAX_START_S, TaskPayload};
 use model::id::TaskId;
@@ -13,6 +14,8 @@ use super::entry::{Acked, Claimed, Done, Entry, Floor, LastSeq, Started, Step};
 #[derive(Debug, Clone)]
 pub(crate) struct Book {
     tasks: BTreeMap<TaskId, Task>,
+    /// Never taken, and signed so: by name and bytes, for a forgery must not stand in the way of what it imitates.
+    refused: BTreeMap<(TaskId, Sha256), Finished>,
     floor: Floor,
 }
 
@@ -20,6 +23,12 @@ pub(crate) struct Book {
 pub(crate) enum Task {
     Open(Box<Open>),
     Finished(Finished),
+}
+
+/// What has been answered for the very bytes of an offer.
+pub(crate) enum Known<'a> {
+    Open(&'a Open),
+    Finished(&'a Finished),
 }
 
 /// Taken and not over.
@@ -34,6 +43,8 @@ pub(crate) struct Open {
 #[derive(Debug, Clone)]
 pub(crate) struct Finished {
     pub(crate) fence: u64,
+    pub(crate) payload_sha256: Sha256,
+    pub(crate) refused: bool,
     pub(crate) start_by: Timestamp,
     pub(crate) started_at: Option<Timestamp>,
     /// None once it was acknowledged and the room was needed.
@@ -45,6 +56,32 @@ impl Finished {
     pub(crate) fn pending(&self) -> bool {
         self.acked.is_none()
     }
+
+    fn entries(&self, task_id: TaskId) -> impl Iterator<Item = Entry> {
+        let done = self.result.clone().map(|result| {
+            Entry::Done(Done {
+                task_id,
+                fence: self.fence,
+                payload_sha256: self.payload_sha256,
+                refused: self.refused,
+                start_by: self.start_by,
+                started_at: self.started_at,
+                result,
+            })
+        });
+        let acked = self.acked.map(|status| self.acknowledged(task_id, status));
+        done.into_iter().chain(acked)
+    }
+
+    pub(crate) fn acknowledged(&self, task_id: TaskId, status: u16) -> Entry {
+        Entry::Acked(Acked {
+            task_id,
+            payload_sha256: self.payload_sha256,
+            refused: self.refused,
+            status,
+            start_by: self.start_by,
+        })
+    }
 }
 
 impl Book {
@@ -53,12 +90,22 @@ impl Book {
         let floor = Floor { time, epoch: 0, seqs };
         Self {
             tasks: BTreeMap::new(),
+            refused: BTreeMap::new(),
             floor,
         }
     }
 
     pub(crate) fn task(&self, id: TaskId) -> Option<&Task> {
         self.tasks.get(&id)
+    }
+
+    /// Asked before anything else: what is known never gets a second verdict.
+    pub(crate) fn known(&self, id: TaskId, payload: &Sha256) -> Option<Known<'_>> {
+        match self.tasks.get(&id) {
+            Some(Task::Open(open)) if open.claimed.envelope.payload_digest() == *payload => Some(Known::Open(open)),
+            Some(Task::Finished(finished)) if finished.payload_sha256 == *payload => Some(Known::Finished(finished)),
+            Some(_) | None => self.refused.get(&(id, *payload)).map(Known::Finished),
+        }
     }
 
     pub(crate) fn tasks(&self) -> impl Iterator<Item = (TaskId, &Task)> {
@@ -72,12 +119,14 @@ impl Book {
         })
     }
 
-    /// Results that the control plane has not answered.
+    /// Results that the control plane has not answered, refusals last.
     pub(crate) fn pending(&self) -> impl Iterator<Item = (TaskId, &Finished)> {
-        self.tasks().filter_map(|(id, task)| match task {
-            Task::Finished(finished) if finished.pending() => Some((id, finished)),
-            Task::Open(_) | Task::Finished(_) => None,
-        })
+        let done = self.tasks().filter_map(|(id, task)| match task {
+            Task::Finished(finished) => Some((id, finished)),
+            Task::Open(_) => None,
+        });
+        let refused = self.refused.iter().map(|((id, _), finished)| (*id, finished));
+        done.chain(refused).filter(|(_, finished)| finished.pending())
     }
 
     pub(crate) fn floor(&self) -> &Floor {
@@ -99,6 +148,8 @@ impl Book {
             Entry::Done(Done {
                 task_id,
                 fence,
+                payload_sha256,
+                refused,
                 start_by,
                 started_at,
                 result,
@@ -106,12 +157,18 @@ impl Book {
                 let (result, acked) = (Some(result), None);
                 let finished = Finished {
                     fence,
+                    payload_sha256,
+                    refused,
                     start_by,
                     started_at,
                     result,
                     acked,
                 };
-                self.tasks.insert(task_id, Task::Finished(finished));
+                if refused {
+                    self.refused.insert((task_id, payload_sha256), finished);
+                } else {
+                    self.tasks.insert(task_id, Task::Finished(finished));
+                }
                 Ok(())
             }
             Entry::Acked(acked) => self.ack(&acked),
@@ -150,19 +207,25 @@ impl Book {
 
     fn ack(&mut self, acked: &Acked) -> Result<(), String> {
         let id = acked.task_id;
+        if acked.refused {
+            let refused = self.refused.get_mut(&(id, acked.payload_sha256));
+            let refused = refused.ok_or_else(|| format!("{id} is acknowledged without having been refused"))?;
+            refused.acked = Some(acked.status);
+            return Ok(());
+        }
         match self.tasks.get_mut(&id) {
             Some(Task::Finished(finished)) => finished.acked = Some(acked.status),
             Some(Task::Open(_)) => return Err(format!("{id} is acknowledged before it is done")),
             None => {
                 // Its result was let go when the room was needed.
-                let (start_by, status) = (acked.start_by, acked.status);
-                let (fence, started_at, result) = (0, None, None);
                 let finished = Finished {
-                    fence,
-                    start_by,
-                    started_at,
-                    result,
-                    acked: Some(status),
+                    fence: 0,
+                    payload_sha256: acked.payload_sha256,
+                    refused: false,
+                    start_by: acked.start_by,
+                    started_at: None,
+                    result: None,
+                    acked: Some(acked.status),
                 };
                 self.tasks.insert(id, Task::Finished(finished));
             }
@@ -184,13 +247,18 @@ impl Book {
         let now = clock.max(self.floor.time);
         let past = |horizon: Timestamp| now > horizon.plus_s(CLOCK_TOLERANCE_S);
         let mut floor = self.floor.time;
-        self.tasks.retain(|_, task| match task {
-            Task::Finished(finished) if !finished.pending() && past(finished.start_by) => {
+        let mut needed = |finished: &Finished| {
+            let over = !finished.pending() && past(finished.start_by);
+            if over {
                 floor = floor.max(finished.start_by.plus_ms(1));
-                false
             }
-            Task::Open(_) | Task::Finished(_) => true,
+            !over
+        };
+        self.tasks.retain(|_, task| match task {
+            Task::Finished(finished) => needed(finished),
+            Task::Open(_) => true,
         });
+        self.refused.retain(|_, finished| needed(finished));
         self.floor.seqs.retain(|_, last| {
             let keep = !past(last.until);
             if !keep {
@@ -201,7 +269,7 @@ impl Book {
         self.floor.time = floor;
     }
 
-    /// Lets go of results that the control plane has. Their tasks are still recognised.
+    /// Lets go of results that the control plane has. Their tasks are still recognised. Refusals are small and stay.
     pub(super) fn shed(&mut self) {
         for task in self.tasks.values_mut() {
             if let Task::Finished(finished) = task
@@ -224,32 +292,11 @@ impl Book {
                     let steps = open.records.iter().cloned();
                     entries.extend(steps.map(|record| Entry::Step(Step { task_id, record })));
                 }
-                Task::Finished(finished) => {
-                    let Finished {
-                        fence,
-                        start_by,
-                        started_at,
-                        ..
-                    } = *finished;
-                    entries.extend(finished.result.clone().map(|result| {
-                        Entry::Done(Done {
-                            task_id,
-                            fence,
-                            start_by,
-                            started_at,
-                            result,
-                        })
-                    }));
-                    entries.extend(finished.acked.map(|status| {
-                        Entry::Acked(Acked {
-                            task_id,
-                            status,
-                            start_by,
-                        })
-                    }));
-                }
+                Task::Finished(finished) => entries.extend(finished.entries(task_id)),
             }
         }
+        let refused = self.refused.iter();
+        entries.extend(refused.flat_map(|((id, _), finished)| finished.entries(*id)));
         // Last, because claiming raises the floor and sets numbers; here they are as they were.
         entries.push(Entry::Floor(self.floor.clone()));
         entries

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use model::digest::Sha256;
 use model::dsse::Envelope;
 use model::id::TaskId;
 use model::time::Timestamp;
@@ -16,7 +17,7 @@ pub(crate) enum Entry {
     Started(Started),
     /// One move of its walk: a step, an undo, or being stuck.
     Step(Step),
-    /// Over, with the signed result. It stays until the control plane has it.
+    /// Over, or refused before it began, with the signed result. It stays until the control plane has it.
     Done(Done),
     Acked(Acked),
     /// What must not be forgotten when tasks are.
@@ -55,6 +56,10 @@ pub(crate) struct Step {
 pub(crate) struct Done {
     pub(crate) task_id: TaskId,
     pub(crate) fence: u64,
+    /// The bytes that it answers.
+    pub(crate) payload_sha256: Sha256,
+    /// Was it never taken? Such an answer stands for these bytes alone, not for whatever bears the task's name.
+    pub(crate) refused: bool,
     /// Until then, and a little longer, the task may be offered again and must be known.
     pub(crate) start_by: Timestamp,
     pub(crate) started_at: Option<Timestamp>,
@@ -65,6 +70,8 @@ pub(crate) struct Done {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Acked {
     pub(crate) task_id: TaskId,
+    pub(crate) payload_sha256: Sha256,
+    pub(crate) refused: bool,
     /// What the control plane answered.
     pub(crate) status: u16,
     pub(crate) start_by: Timestamp,

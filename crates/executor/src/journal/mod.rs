@@ -15,8 +15,8 @@ use std::path::Path;
 use model::signal::Code;
 use model::time::Timestamp;
 
-pub(crate) use book::{Book, Finished, Open, Task};
-pub(crate) use entry::{Acked, Claimed, Done, Entry, Floor, Started, Step};
+pub(crate) use book::{Book, Finished, Known, Open, Task};
+pub(crate) use entry::{Claimed, Done, Entry, Floor, Started, Step};
 use tape::{Tape, TapeError};
 
 /// Above this no new task is taken: what runs has to be able to finish.

@@ -13,6 +13,7 @@ use model::key::SigningKey;
 use model::task::{Task as Asked, health_probe};
 use proptest::prelude::{ProptestConfig, prop, proptest};
 
+use super::entry::Acked;
 use super::*;
 
 static PLACES: AtomicU32 = AtomicU32::new(0);
@@ -81,6 +82,21 @@ fn claim(issued_s: i64, seq: u64, subject: Option<&str>) -> Claimed {
     }
 }
 
+/// Stands for the digest of the bytes that were offered.
+fn bytes_of(task_id: TaskId) -> Sha256 {
+    Sha256::of(task_id.to_string().as_bytes())
+}
+
+fn acked(task_id: TaskId, start_by: Timestamp) -> Entry {
+    Entry::Acked(Acked {
+        task_id,
+        payload_sha256: bytes_of(task_id),
+        refused: false,
+        status: 200,
+        start_by,
+    })
+}
+
 fn done(task_id: TaskId, start_by: Timestamp, bytes: usize) -> Entry {
     let result = Envelope {
         payload_type: "x".to_owned(),
@@ -90,6 +106,8 @@ fn done(task_id: TaskId, start_by: Timestamp, bytes: usize) -> Entry {
     Entry::Done(Done {
         task_id,
         fence: 7,
+        payload_sha256: bytes_of(task_id),
+        refused: false,
         start_by,
         started_at: None,
         result,
@@ -110,12 +128,7 @@ fn written(place: &Place) -> Vec<TaskId> {
     };
     journal.append(Entry::Started(started), at(3)).expect("room");
     journal.append(done(ids[2], at(602), 10), at(3)).expect("room");
-    let acked = Acked {
-        task_id: ids[2],
-        status: 200,
-        start_by: at(602),
-    };
-    journal.append(Entry::Acked(acked), at(3)).expect("room");
+    journal.append(acked(ids[2], at(602)), at(3)).expect("room");
     ids
 }
 
@@ -287,12 +300,7 @@ fn a_full_journal_lets_go_of_acknowledged_results_but_knows_their_tasks() {
         let (task_id, start_by) = (claimed.task_id, at(n + 600));
         journal.append(Entry::Claimed(claimed), at(n)).expect("room");
         journal.append(done(task_id, start_by, 600), at(n)).expect("room");
-        let acked = Acked {
-            task_id,
-            status: 200,
-            start_by,
-        };
-        journal.append(Entry::Acked(acked), at(n)).expect("room");
+        journal.append(acked(task_id, start_by), at(n)).expect("room");
         ids.push(task_id);
     }
     assert!(journal.takes_claims());
@@ -334,12 +342,7 @@ fn results_that_nobody_acknowledged_fill_it_up_and_stop_claims_only() {
     // Acknowledged, and their time over: the next claim finds room without anything else being written first.
     let ids: Vec<TaskId> = again.book().pending().map(|(id, _)| id).collect();
     for task_id in ids {
-        let acked = Acked {
-            task_id,
-            status: 200,
-            start_by: at(600),
-        };
-        again.append(Entry::Acked(acked), at(2)).expect("room");
+        again.append(acked(task_id, at(600)), at(2)).expect("room");
     }
     again.make_room(at(5)).expect("room");
     again.make_room(at(800)).expect("room");
@@ -396,8 +399,7 @@ proptest! {
                     journal.append(done(task_id, start_by, 50), at(now)).expect("room");
                 }
                 (3, _, Some((task_id, start_by))) => {
-                    let acked = Acked { task_id, status: 200, start_by };
-                    journal.append(Entry::Acked(acked), at(now)).expect("room");
+                    journal.append(acked(task_id, start_by), at(now)).expect("room");
                 }
                 (4, _, _) => journal.compact(at(now)).expect("room"),
                 _ => {}

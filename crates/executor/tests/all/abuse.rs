@@ -41,8 +41,8 @@ impl Siege {
     /// Offers it and gives the code of the signed refusal.
     fn refused(&mut self, task_id: TaskId, envelope: Envelope) -> Code {
         let bytes = envelope.payload_unverified().expect("base64");
-        self.agent.offer(&self.place, task_id, envelope);
-        let result = self.place.open(&self.agent.done(task_id));
+        let end = self.agent.judged(&self.place, task_id, &envelope);
+        let result = self.place.open(&end);
         assert_eq!((result.outcome, result.started_at), (Outcome::Refused, None));
         assert_eq!(
             result.payload_sha256,
@@ -62,7 +62,7 @@ impl Siege {
             self.calls,
             "the host was not even looked at"
         );
-        assert!(self.agent.state().tasks.is_empty(), "nothing was journalled");
+        assert!(self.agent.state().tasks.is_empty(), "nothing is held");
         let result = self.agent.run(&self.place, honest);
         assert_eq!(result.outcome, Outcome::Succeeded, "{:?}", result.detail);
     }
@@ -150,7 +150,8 @@ fn abuse_03_bit_flips() {
         expected += (bytes.len() + signature.len()) * 8;
     }
     assert!(expected > 10_000, "{expected}");
-    siege.end(expected, &probe);
+    let honest = siege.place.house.probe();
+    siege.end(expected, &honest);
 }
 
 /// Every copy with one bit flipped.
@@ -248,42 +249,54 @@ fn abuse_05_type_swaps() {
     let account = provision(&siege.place, AllocationId::new());
     let diag = siege.place.house.key(Purpose::Diag).clone();
     let allocation = siege.place.house.key(Purpose::Allocation).clone();
-    let bytes = serde_json::to_vec(&probe).expect("text");
     let manifest = siege.place.house.bundle(1).manifest;
-    let relabelled = Envelope {
+    // Each bears a name of its own: bytes that were refused are not looked at again.
+    let [mislabelled, relabelled, twice] = [(); 3].map(|()| siege.place.house.probe());
+    let bytes = |payload: &TaskPayload| serde_json::to_vec(payload).expect("text");
+    let relabelled_envelope = Envelope {
         payload_type: TASK_TYPE.to_owned(),
-        ..dsse::sign(RESULT_TYPE, &bytes, &[&diag])
+        ..dsse::sign(RESULT_TYPE, &bytes(&relabelled), &[&diag])
     };
     let removal = TaskPayload {
         task_type: "allocation.deprovision_user".to_owned(),
         ..account.clone()
     };
-    let twice = dsse::sign(TASK_TYPE, &bytes, &[&diag, &allocation]);
+    let by_slice_key = siege.place.house.probe();
     for (envelope, task_id, code) in [
         // A key for one purpose signs for another.
         (account.sign(&diag), account.task_id, Code::KeyNotUsable),
         (probe.sign(&allocation), probe.task_id, Code::KeyNotUsable),
         (
-            probe.sign(siege.place.house.key(Purpose::Slice)),
-            probe.task_id,
+            by_slice_key.sign(siege.place.house.key(Purpose::Slice)),
+            by_slice_key.task_id,
             Code::KeyNotUsable,
         ),
         // Another kind of document, under its own name or under a task's.
         (
-            dsse::sign(RESULT_TYPE, &bytes, &[&diag]),
-            probe.task_id,
+            dsse::sign(RESULT_TYPE, &bytes(&mislabelled), &[&diag]),
+            mislabelled.task_id,
             Code::PayloadTypeMismatch,
         ),
-        (relabelled, probe.task_id, Code::SignatureInvalid),
+        (relabelled_envelope, relabelled.task_id, Code::SignatureInvalid),
         (manifest, probe.task_id, Code::KeyUnknown),
         // One type's parameters as another's.
         (removal.sign(&allocation), removal.task_id, Code::ParamsInvalid),
         // Two signatures: which would count?
-        (twice, probe.task_id, Code::EnvelopeMalformed),
+        (
+            dsse::sign(TASK_TYPE, &bytes(&twice), &[&diag, &allocation]),
+            twice.task_id,
+            Code::EnvelopeMalformed,
+        ),
     ] {
         assert_eq!(siege.refused(task_id, envelope), code);
     }
-    siege.end(8, &probe);
+    // What was refused stays refused, in an honest wrapping too.
+    for payload in [&probe, &twice] {
+        let envelope = siege.place.house.sign(payload);
+        siege.refused(payload.task_id, envelope);
+    }
+    let honest = siege.place.house.probe();
+    siege.end(10, &honest);
 }
 
 #[test]

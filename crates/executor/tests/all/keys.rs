@@ -78,8 +78,7 @@ fn abuse_11_keys_and_manifests() {
     let calls = place.pretend.calls();
     let stranger = SigningKey::generate();
     let mut refused = |envelope: Envelope, task_id| {
-        agent.offer(&place, task_id, envelope);
-        let result = place.open(&agent.done(task_id));
+        let result = place.open(&agent.judged(&place, task_id, &envelope));
         assert_eq!(result.outcome, Outcome::Refused);
         result.code.expect("a code")
     };

@@ -9,6 +9,7 @@ mod keys;
 mod place;
 mod proofs;
 mod protocol;
+mod refusals;
 mod running;
 mod sandbox;
 mod time;

@@ -259,6 +259,27 @@ impl Agent {
         })
     }
 
+    /// The end of a task that is offered until there is one: an unknown key is waited for once.
+    pub(crate) fn judged(&mut self, place: &Place, task_id: TaskId, envelope: &Envelope) -> Envelope {
+        loop {
+            self.offer(place, task_id, envelope.clone());
+            let end = self.wait("a verdict", |said| match said {
+                FromExecutor::Done {
+                    task_id: id, envelope, ..
+                } if id == task_id => Some(Some(envelope)),
+                FromExecutor::NotTaken { task_id: id, code } if id == task_id => {
+                    assert_eq!(code, Code::KeyUnknown);
+                    Some(None)
+                }
+                _ => None,
+            });
+            if let Some(end) = end {
+                return end;
+            }
+            assert_eq!(self.trust(place.house.bundle(1)), Ok(1), "it is not in the documents");
+        }
+    }
+
     pub(crate) fn not_taken(&mut self, task_id: TaskId) -> Code {
         self.wait("not taken", |said| match said {
             FromExecutor::NotTaken { task_id: id, code } if id == task_id => Some(code),
