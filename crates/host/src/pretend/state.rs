@@ -15,6 +15,9 @@ pub struct State {
     pub keys: BTreeMap<String, Vec<String>>,
     /// What tenants left lying about, by uid.
     pub leftovers: BTreeMap<u32, BTreeSet<Leftover>>,
+    /// Whose a uid is, written down before the account is made and until its absence is proved.
+    #[serde(default)]
+    pub records: BTreeMap<u32, (String, AllocationId)>,
     /// Kinds that resist removal, to see what happens then.
     pub immovable: BTreeSet<Leftover>,
 }

@@ -10,12 +10,12 @@ use crate::{Error, Result, Tenant, Users};
 
 impl Users for Pretend {
     fn refuse_foreign(&self, tenant: &Tenant) -> Result<()> {
-        self.call("refuse_foreign", |_, state| refuse_foreign(state, tenant))
+        self.call("refuse_foreign", |_, state| is_shown_ours(state, tenant).map(drop))
     }
 
     fn ensure_account(&self, tenant: &Tenant, gpu_access: bool) -> Result<()> {
         self.call("ensure_account", |_, state| {
-            refuse_foreign(state, tenant)?;
+            claim(state, tenant)?;
             let account = account(tenant, gpu_access);
             state.accounts.insert(tenant.name.to_string(), account);
             Ok(())
@@ -24,9 +24,10 @@ impl Users for Pretend {
 
     fn ensure_no_account(&self, tenant: &Tenant) -> Result<()> {
         self.call("ensure_no_account", |_, state| {
-            if refuse_foreign(state, tenant).is_ok() {
+            if is_shown_ours(state, tenant).is_ok_and(|ours| ours) {
                 state.remove(tenant.uid.get(), Leftover::Process);
                 state.accounts.remove(tenant.name.as_str());
+                forget_if_absent(state, tenant);
             }
             Ok(())
         })
@@ -104,8 +105,9 @@ impl Users for Pretend {
 
     fn ensure_no_schedules(&self, tenant: &Tenant) -> Result<()> {
         self.call("ensure_no_schedules", |_, state| {
-            refuse_foreign(state, tenant)?;
-            for kind in [Leftover::Cron, Leftover::At, Leftover::Linger] {
+            const KINDS: [Leftover; 3] = [Leftover::Cron, Leftover::At, Leftover::Linger];
+            may_touch(state, tenant, &KINDS)?;
+            for kind in KINDS {
                 state.remove(tenant.uid.get(), kind);
             }
             Ok(())
@@ -114,14 +116,14 @@ impl Users for Pretend {
 
     fn ensure_no_processes(&self, tenant: &Tenant) -> Result<u32> {
         self.call("ensure_no_processes", |_, state| {
-            refuse_foreign(state, tenant)?;
+            may_touch(state, tenant, &[Leftover::Process])?;
             Ok(u32::from(state.remove(tenant.uid.get(), Leftover::Process)))
         })
     }
 
     fn ensure_no_files(&self, tenant: &Tenant) -> Result<()> {
         self.call("ensure_no_files", |_, state| {
-            refuse_foreign(state, tenant)?;
+            may_touch(state, tenant, &[Leftover::File])?;
             state.remove(tenant.uid.get(), Leftover::File);
             if state.homes.get(tenant.name.as_str()) == Some(&tenant.uid.get()) {
                 state.homes.remove(tenant.name.as_str());
@@ -133,28 +135,28 @@ impl Users for Pretend {
 
     fn ensure_no_ipc(&self, tenant: &Tenant) -> Result<()> {
         self.call("ensure_no_ipc", |_, state| {
-            refuse_foreign(state, tenant)?;
+            may_touch(state, tenant, &[Leftover::Ipc])?;
             state.remove(tenant.uid.get(), Leftover::Ipc);
             Ok(())
         })
     }
 
     fn absent(&self, tenant: &Tenant) -> Result<Absent> {
-        self.call("absent", |_: &Profile, state| {
-            let (name, uid) = (tenant.name.as_str(), tenant.uid.get());
-            let no = |kind| !state.has(uid, kind);
-            Ok(Absent {
-                user: !state.accounts.contains_key(name) && !state.accounts.values().any(|a| a.uid == uid),
-                home: !state.homes.contains_key(name),
-                keys: !state.keys.contains_key(name),
-                cron: no(Leftover::Cron),
-                at: no(Leftover::At),
-                linger: no(Leftover::Linger),
-                processes: no(Leftover::Process),
-                files: no(Leftover::File) && !state.homes.values().any(|owner| *owner == uid),
-                ipc: no(Leftover::Ipc),
-            })
-        })
+        self.call("absent", |_: &Profile, state| Ok(absent(state, tenant)))
+    }
+
+    fn prove_absent(&self, tenant: &Tenant) -> Result<Absent> {
+        let absent = self.call("absent", |_, state| {
+            forget_if_absent(state, tenant);
+            Ok(absent(state, tenant))
+        })?;
+        match absent.left() {
+            left if left.is_empty() => Ok(absent),
+            left => Err(Error::AbsenceNotProved {
+                left,
+                seen: self.leftovers(tenant)?,
+            }),
+        }
     }
 
     fn leftovers(&self, tenant: &Tenant) -> Result<Vec<String>> {
@@ -199,4 +201,68 @@ fn refuse_foreign(state: &State, tenant: &Tenant) -> Result<()> {
         }),
         None => Ok(()),
     }
+}
+
+fn absent(state: &State, tenant: &Tenant) -> Absent {
+    let (name, uid) = (tenant.name.as_str(), tenant.uid.get());
+    let no = |kind| !state.has(uid, kind);
+    Absent {
+        user: !state.accounts.contains_key(name) && !state.accounts.values().any(|a| a.uid == uid),
+        home: !state.homes.contains_key(name),
+        keys: !state.keys.contains_key(name),
+        cron: no(Leftover::Cron),
+        at: no(Leftover::At),
+        linger: no(Leftover::Linger),
+        processes: no(Leftover::Process),
+        files: no(Leftover::File) && !state.homes.values().any(|owner| *owner == uid),
+        ipc: no(Leftover::Ipc),
+    }
+}
+
+fn forget_if_absent(state: &mut State, tenant: &Tenant) {
+    if absent(state, tenant).left().is_empty() && is_recorded(state, tenant) {
+        state.records.remove(&tenant.uid.get());
+    }
+}
+
+fn is_recorded(state: &State, tenant: &Tenant) -> bool {
+    let record = state.records.get(&tenant.uid.get());
+    record.is_some_and(|(name, owner)| *name == tenant.name.as_str() && *owner == tenant.owner)
+}
+
+/// As on the real machine: by a record, or by the account's own mark.
+fn is_shown_ours(state: &State, tenant: &Tenant) -> Result<bool> {
+    refuse_foreign(state, tenant)?;
+    let uid = tenant.uid.get();
+    match state.records.get(&uid) {
+        Some((_, owner)) if !is_recorded(state, tenant) => Err(Error::UidRefused {
+            uid,
+            holder: format!("{owner}, whose absence has not been proved"),
+        }),
+        Some(_) => Ok(true),
+        None => Ok(state.accounts.contains_key(tenant.name.as_str())),
+    }
+}
+
+fn may_touch(state: &State, tenant: &Tenant, kinds: &[Leftover]) -> Result<()> {
+    if is_shown_ours(state, tenant)? {
+        return Ok(());
+    }
+    let uid = tenant.uid.get();
+    match kinds.iter().find(|kind| state.has(uid, **kind)) {
+        Some(kind) => Err(Error::UidRefused {
+            uid,
+            holder: format!("{kind:?}").to_lowercase(),
+        }),
+        None => Ok(()),
+    }
+}
+
+fn claim(state: &mut State, tenant: &Tenant) -> Result<()> {
+    if !is_shown_ours(state, tenant)? {
+        may_touch(state, tenant, &[Leftover::Process, Leftover::Ipc, Leftover::File])?;
+        let record = (tenant.name.to_string(), tenant.owner);
+        state.records.insert(tenant.uid.get(), record);
+    }
+    Ok(())
 }

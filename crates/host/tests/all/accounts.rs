@@ -100,6 +100,7 @@ fn every_half_account_is_completed_and_removed() {
         tree.host.users.ensure_account(&ada, true).expect("account");
         let whole: Vec<_> = FILES.iter().map(|file| tree.read(&format!("etc/{file}"))).collect();
         let half = |which: usize| {
+            tree.record(&ada);
             for (n, file) in FILES.iter().enumerate() {
                 let mut text = if which & (1 << n) != 0 {
                     whole[n].clone()
@@ -140,6 +141,7 @@ fn useradd_killed_at_any_moment_is_finished() {
         let mut halves = 0;
         for n in 0..48 {
             let mark = format!("gpuaas {}", ada.owner);
+            tree.record(&ada);
             let mut command = program("chroot");
             command
                 .arg(path(""))
@@ -193,6 +195,24 @@ fn accounts_of_the_host_are_refused() {
         ] {
             assert!(reserved.parse::<Name>().is_err(), "{reserved} never becomes a tenant");
         }
+    });
+}
+
+/// A group or a shadow line without an account is the host's own, unless we wrote down that we would make it.
+#[test]
+fn half_accounts_of_the_host_are_refused_and_left_alone() {
+    on_a_tree(|tree| {
+        let ada = tenant("ada", 20001);
+        let group = tree.read("etc/group") + "ada:x:20001:\n";
+        fs::write(path("etc/group"), &group).expect("write");
+        let error = tree.host.users.ensure_account(&ada, false).expect_err("refused");
+        assert_eq!(error.code(), Code::UserRefused, "{error}");
+        tree.host.users.ensure_no_account(&ada).expect("left alone");
+        assert_eq!(tree.read("etc/group"), group);
+        assert!(
+            tree.host.users.prove_absent(&ada).is_err(),
+            "and nobody says it is gone"
+        );
     });
 }
 

@@ -109,6 +109,40 @@ fn foreign_accounts_are_refused_and_left_alone(host: &Host) {
     assert!(verified.user && verified.home && verified.keys);
 }
 
+/// What shows that a uid was ours outlasts the account, and ends with the proof.
+fn a_uid_is_ours_until_its_absence_is_proved(host: &Host) {
+    let (users, ada, bea) = (&*host.users, tenant("ada", 20001), tenant("bea", 20001));
+    provision(users, &ada);
+    users.ensure_no_account(&ada).expect("account");
+    let refusals = [
+        users.refuse_foreign(&bea),
+        users.ensure_account(&bea, false),
+        users.ensure_no_files(&bea),
+        users.ensure_no_processes(&bea).map(drop),
+    ];
+    for refusal in refusals {
+        assert_eq!(refusal.expect_err("ada's home is there").code(), Code::UidRefused);
+    }
+    users.ensure_no_account(&bea).expect("left alone");
+    users
+        .ensure_no_files(&ada)
+        .expect("still ours to remove, without an account");
+    users.prove_absent(&ada).expect("all gone");
+    provision(users, &bea);
+    let error = users.ensure_no_files(&ada).expect_err("it is bea's now");
+    assert_eq!(error.code(), Code::UidRefused);
+}
+
+#[test]
+fn a_uid_is_ours_until_its_absence_is_proved_pretend() {
+    on_pretend(a_uid_is_ours_until_its_absence_is_proved);
+}
+
+#[test]
+fn a_uid_is_ours_until_its_absence_is_proved_real() {
+    on_a_tree(|tree| a_uid_is_ours_until_its_absence_is_proved(&tree.host));
+}
+
 #[test]
 fn there_and_back_pretend() {
     on_pretend(there_and_back);

@@ -5,5 +5,6 @@ mod abuse;
 mod accounts;
 mod both;
 mod facts;
+mod hostile;
 mod pretend;
 mod tree;

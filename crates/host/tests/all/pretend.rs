@@ -108,6 +108,7 @@ fn a_damaged_state_is_an_error_and_not_a_clean_machine() {
 fn what_cannot_be_removed_is_not_proved_absent() {
     let machine = Pretend::in_memory(Profile::Cpu);
     let (users, ada) = (machine.host().users, tenant("ada", 20001));
+    users.ensure_account(&ada, false).expect("account");
     machine.meddle(|state| {
         state.leftovers.insert(
             20001,
@@ -118,6 +119,7 @@ fn what_cannot_be_removed_is_not_proved_absent() {
     assert_eq!(users.ensure_no_processes(&ada).expect("processes"), 1);
     users.ensure_no_schedules(&ada).expect("schedules");
     users.ensure_no_ipc(&ada).expect("it tries");
+    users.ensure_no_account(&ada).expect("account");
     let error = users.prove_absent(&ada).expect_err("ipc is left");
     assert_eq!(error.code(), Code::AbsenceNotProved);
     assert!(matches!(error, Error::AbsenceNotProved { left, .. } if left == ["ipc"]));

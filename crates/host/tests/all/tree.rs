@@ -150,6 +150,15 @@ impl Tree {
         planted
     }
 
+    /// What is on disk before the first line of an account is written.
+    pub(crate) fn record(&self, tenant: &Tenant) {
+        let dir = path("var/lib/gpuaas/executor/users");
+        fs::create_dir_all(&dir).expect("make a directory");
+        let (uid, name, owner) = (tenant.uid, &tenant.name, tenant.owner);
+        let text = format!(r#"{{"uid":{uid},"name":"{name}","allocation":"{owner}","opened":false}}"#);
+        fs::write(dir.join(format!("{uid}.json")), text).expect("write a record");
+    }
+
     /// A process of that uid that runs until it is killed.
     pub(crate) fn process(&self, uid: u32) -> std::process::Child {
         program("sleep")

@@ -5,6 +5,7 @@ use std::fs::File;
 use std::time::Duration;
 
 use super::Users;
+use super::deadline::Deadline;
 use super::observe::{GPU_GROUPS, Seen, home_path, mark};
 use crate::real::command::Program;
 use crate::{Error, Result, Tenant};
@@ -22,6 +23,7 @@ impl Users {
             if let Some(group) = seen.gpu_groups_missing.first().filter(|_| gpu_access) {
                 return Err(Error::GroupMissing { group });
             }
+            self.claim(tenant, &seen, Deadline::within(LIMIT, "looking for traces of the uid"))?;
             if seen.is_whole(tenant, gpu_access) {
                 return Ok(());
             } else if seen.can_be_mended(tenant) {
@@ -51,11 +53,18 @@ impl Users {
         let lock = self.lock()?;
         for _ in 0..ROUNDS {
             let seen = self.observe(tenant)?;
-            if seen.is_nothing() || seen.refuse_foreign(tenant).is_err() {
+            // What cannot be shown to be ours is left alone: this also undoes what was refused.
+            let is_ours = match self.is_shown_ours(tenant, &seen) {
+                Err(Error::UserRefused { .. } | Error::UidRefused { .. }) => false,
+                other => other?,
+            };
+            if seen.is_nothing() {
+                return self.forget_unopened(tenant);
+            } else if !is_ours {
                 return Ok(());
             } else if seen.passwd.is_some() {
                 self.expire(tenant, &lock)?;
-                self.kill_processes(tenant.uid.get())?;
+                self.kill_processes(tenant.uid.get(), Deadline::within(LIMIT, "killing processes"))?;
                 self.tool(Program::Userdel, &[tenant.name.as_str()], &lock)?;
             } else if seen.shadow.is_some() || seen.subids || !seen.groups.is_empty() {
                 // Only userdel removes these lines, and it wants a whole account.

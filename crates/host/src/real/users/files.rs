@@ -4,72 +4,75 @@
 use std::ffi::CStr;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use rustix::fs::{AtFlags, Dir, FileType, Gid, Mode, OFlags, Uid, chownat, fstat, open, openat2, statat};
+use rustix::fs::{AtFlags, Dir, FileType, Gid, Mode, OFlags, Uid, chownat, fchown, fstat, open, openat2, statat};
 use rustix::io::Errno;
 
 use super::Users;
+use super::deadline::Deadline;
 use super::home::{HERE, OPEN_DIR};
-use super::trash::{TRASH, Trash, is_dots};
+use super::trash::{Trash, is_dots};
+use crate::Result;
 use crate::error::Doing;
-use crate::{Error, Result};
 
-const LIMIT: Duration = Duration::from_secs(240);
+/// For a whole verb: finding and removing, or looking everywhere.
+const REMOVAL_LIMIT: Duration = Duration::from_secs(140);
 /// No tree of the host's own is as deep; a tenant's is not walked but taken away.
 const MAX_DEPTH: usize = 200;
 const MAX_NAMED: usize = 20;
+/// Where anybody may leave something, and where the uid's predecessor may have lived.
+const OPEN_TO_ALL: [&str; 3] = ["tmp", "var/tmp", "dev/shm"];
 
 impl Users {
     pub(super) fn remove_files(&self, uid: u32) -> Result<()> {
-        self.unmount_sessions(uid)?;
-        for at in self.writable_mounts()? {
-            let Some(base) = open_mount(&at)? else { continue };
-            let mut walk = Walk::new(uid, Some(Trash::new(&base)));
-            walk.dir(&base, &at, 0)?;
+        let deadline = Deadline::within(REMOVAL_LIMIT, "removing files");
+        self.unmount_own(uid)?;
+        for mount in self.writable_mounts()? {
+            let Some(base) = mount.open()? else { continue };
+            let looking = || format!("look at {}", mount.at.display());
+            if fstat(&base).doing(looking)?.st_uid == uid {
+                // The top of a mount cannot be removed, only taken back.
+                fchown(&base, Some(Uid::ROOT), Some(Gid::ROOT)).doing(looking)?;
+            }
+            let mut walk = Walk::new(uid, Some(Trash::new(&base, deadline)), deadline);
+            walk.dir(&base, &mount.at, 0)?;
             // What could not be removed is found by whoever looks next.
-            walk.trash
-                .map_or(Ok(()), Trash::empty)
-                .or_else(still_there)
-                .doing(|| format!("clear {}", at.display()))?;
+            walk.trash.map_or(Ok(true), Trash::empty)?;
         }
         Ok(())
     }
 
     /// Some of what the uid owns, by path, and every place where we could not look.
-    pub(super) fn find_files(&self, uid: u32) -> Result<Vec<String>> {
-        let mut found = Vec::new();
-        for at in self.writable_mounts()? {
-            let Some(base) = open_mount(&at)? else { continue };
-            let mut walk = Walk::new(uid, None);
-            if fstat(&base).doing(|| format!("look at {}", at.display()))?.st_uid == uid {
-                walk.found.push(at.display().to_string());
+    pub(super) fn find_files(&self, uid: u32, deadline: Deadline) -> Result<Vec<String>> {
+        let own = self.own_mounts(uid)?;
+        let mut found: Vec<_> = own.iter().map(|mount| mount.at.display().to_string()).collect();
+        for mount in self.writable_mounts()? {
+            let Some(base) = mount.open()? else { continue };
+            let mut walk = Walk::new(uid, None, deadline);
+            let looking = || format!("look at {}", mount.at.display());
+            if fstat(&base).doing(looking)?.st_uid == uid {
+                walk.note(&mount.at);
             }
-            walk.dir(&base, &at, 0)?;
+            walk.dir(&base, &mount.at, 0)?;
             found.extend(walk.found);
         }
         Ok(found)
     }
-}
 
-fn still_there(error: Errno) -> rustix::io::Result<()> {
-    if matches!(error, Errno::NOTEMPTY | Errno::BUSY) {
-        Ok(())
-    } else {
-        Err(error)
-    }
-}
-
-/// None for a mount that is a single file, or is hidden or gone by now.
-fn open_mount(at: &Path) -> Result<Option<OwnedFd>> {
-    match open(
-        at,
-        OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC,
-        Mode::empty(),
-    ) {
-        Ok(base) => Ok(Some(base)),
-        Err(Errno::NOTDIR | Errno::NOENT) => Ok(None),
-        Err(error) => Err(error).doing(|| format!("open {}", at.display())),
+    /// The same in the few places where a stranger's files would be met first.
+    pub(super) fn find_files_in_the_open(&self, uid: u32, deadline: Deadline) -> Result<Vec<String>> {
+        let mut walk = Walk::new(uid, None, deadline);
+        for place in OPEN_TO_ALL {
+            let path = self.path(place);
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            match open(&path, flags, Mode::empty()) {
+                Ok(dir) => walk.dir(&dir, &path, 0)?,
+                Err(Errno::NOENT) => {}
+                Err(error) => return Err(error).doing(|| format!("open {}", path.display())),
+            }
+        }
+        Ok(walk.found)
     }
 }
 
@@ -78,25 +81,24 @@ struct Walk<'a> {
     /// None: only look.
     trash: Option<Trash<'a>>,
     found: Vec<String>,
-    until: Instant,
+    deadline: Deadline,
 }
 
 impl<'a> Walk<'a> {
-    fn new(uid: u32, trash: Option<Trash<'a>>) -> Self {
+    fn new(uid: u32, trash: Option<Trash<'a>>, deadline: Deadline) -> Self {
         Self {
             uid,
             trash,
             found: Vec::new(),
-            until: Instant::now() + LIMIT,
+            deadline,
         }
     }
 
     fn dir(&mut self, dir: &OwnedFd, path: &Path, depth: usize) -> Result<()> {
-        if Instant::now() > self.until {
-            return Err(Error::Timeout {
-                what: "looking for files",
-                limit_s: LIMIT.as_secs(),
-            });
+        self.deadline.check()?;
+        // Enough to say that it is not gone, and what to look at.
+        if self.found.len() >= MAX_NAMED {
+            return Ok(());
         }
         if depth > MAX_DEPTH {
             self.note(path);
@@ -109,8 +111,7 @@ impl<'a> Walk<'a> {
                 return Ok(());
             };
             let name = entry.file_name();
-            let is_trash = self.trash.is_some() && depth == 0 && name == TRASH;
-            if !is_dots(name) && !is_trash {
+            if !is_dots(name) {
                 self.entry(dir, name, path, depth)?;
             }
         }
@@ -137,9 +138,11 @@ impl<'a> Walk<'a> {
                     returned.doing(|| format!("take back {}", here().display()))?;
                 }
                 Some(trash) => {
-                    trash.take(dir, name);
+                    trash.take_from(self.uid, dir, name);
                 }
             }
+        } else if self.trash.as_ref().is_some_and(|trash| trash.is(&stat)) {
+            // Has its own turn.
         } else if kind == FileType::Directory {
             match openat2(dir, name, OPEN_DIR, Mode::empty(), HERE) {
                 Ok(inner) => self.dir(&inner, &here(), depth + 1)?,

@@ -4,6 +4,7 @@
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
 
 use rustix::fs::{
     AtFlags, FileType, Gid, Mode, OFlags, RenameFlags, ResolveFlags, Uid, fchmod, fchown, fstat, fsync, mkdirat, open,
@@ -12,6 +13,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use super::Users;
+use super::deadline::Deadline;
 use super::observe::home_path;
 use super::trash::Trash;
 use crate::error::Doing;
@@ -26,6 +28,7 @@ pub(super) const HERE: ResolveFlags = ResolveFlags::BENEATH
     .union(ResolveFlags::NO_SYMLINKS)
     .union(ResolveFlags::NO_MAGICLINKS)
     .union(ResolveFlags::NO_XDEV);
+const LIMIT: Duration = Duration::from_secs(140);
 const SKEL_MAX_BYTES: u64 = 64 * 1024;
 
 impl Users {
@@ -60,16 +63,22 @@ impl Users {
 
     /// Leaves a home alone that is somebody else's.
     pub(super) fn remove_home(&self, tenant: &Tenant) -> Result<()> {
-        let _lock = self.lock()?;
+        let lock = self.lock()?;
         let (homes, name) = (self.homes()?, tenant.name.as_str());
-        let mut trash = Trash::new(&homes);
+        let mut trash = Trash::new(&homes, Deadline::within(LIMIT, "removing a home"));
         for draft in [format!(".gpuaas-{name}.new"), format!(".gpuaas-{name}.ssh")] {
             trash.take(&homes, &draft);
         }
-        if stat(&homes, name)?.is_some_and(|stat| stat.st_uid == tenant.uid.get()) && !trash.take(&homes, name) {
+        if stat(&homes, name)?.is_some_and(|stat| stat.st_uid == tenant.uid.get())
+            && !trash.take_from(tenant.uid.get(), &homes, name)
+        {
             return Err(Errno::BUSY).doing(|| format!("remove {}", home_path(tenant)));
         }
-        trash.empty().doing(|| format!("remove {}", home_path(tenant)))?;
+        // Out of everybody's way; how long the rest takes is up to the tenant, and nobody has to wait for it.
+        drop(lock);
+        if !trash.empty()? {
+            return Err(Errno::NOTEMPTY).doing(|| format!("remove {}", home_path(tenant)));
+        }
         fsync(&homes).doing(|| "write /home".to_owned())
     }
 
@@ -117,9 +126,9 @@ impl Users {
     /// An empty directory of root's beside the homes, for what is to be renamed into one.
     pub(super) fn draft_dir(&self, homes: &OwnedFd, name: &str) -> Result<OwnedFd> {
         let building = || format!("build /home/{name}");
-        let mut trash = Trash::new(homes);
+        let mut trash = Trash::new(homes, Deadline::within(LIMIT, "removing a draft"));
         trash.take(homes, name);
-        trash.empty().doing(building)?;
+        trash.empty()?;
         mkdirat(homes, name, Mode::RWXU).doing(building)?;
         openat(homes, name, OPEN_DIR, Mode::empty()).doing(building)
     }

@@ -26,7 +26,8 @@ const ROUNDS: usize = 8;
 impl Users {
     pub(super) fn write_keys(&self, tenant: &Tenant, keys: &[SshKey]) -> Result<()> {
         let _lock = self.lock()?;
-        self.observe(tenant)?.refuse_foreign(tenant)?;
+        self.is_shown_ours(tenant, &self.observe(tenant)?)?;
+        self.note_opened(tenant)?;
         for _ in 0..ROUNDS {
             let home = self
                 .open_home(tenant)?

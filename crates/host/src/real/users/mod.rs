@@ -3,6 +3,7 @@
 //! "look, then create" one act.
 
 mod account;
+mod deadline;
 mod files;
 mod home;
 mod ipc;
@@ -11,17 +12,26 @@ mod lock;
 mod mounts;
 mod observe;
 mod processes;
+mod record;
 mod schedules;
+mod sweep;
 mod trash;
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use model::task::deprovision_user::Absent;
 use model::task::provision_user::Verified;
 use model::value::SshKey;
 
 use super::command::Commands;
-use crate::{Result, Tenant};
+use crate::{Error, Result, Tenant};
+use deadline::Deadline;
+
+/// Together with the rest of a removal they have to fit into the time that its task may take.
+const KILL_LIMIT: Duration = Duration::from_secs(30);
+const LOOK_LIMIT: Duration = Duration::from_secs(110);
+const MAX_NAMED: usize = 20;
 
 pub struct Users {
     root: PathBuf,
@@ -44,7 +54,7 @@ impl Users {
 
 impl crate::Users for Users {
     fn refuse_foreign(&self, tenant: &Tenant) -> Result<()> {
-        self.observe(tenant)?.refuse_foreign(tenant)
+        self.is_shown_ours(tenant, &self.observe(tenant)?).map(drop)
     }
 
     fn ensure_account(&self, tenant: &Tenant, gpu_access: bool) -> Result<()> {
@@ -84,53 +94,110 @@ impl crate::Users for Users {
     }
 
     fn ensure_no_schedules(&self, tenant: &Tenant) -> Result<()> {
-        self.refuse_foreign(tenant)?;
-        self.remove_schedules(tenant)
+        match self.may_touch(tenant)? {
+            true => self.remove_schedules(tenant),
+            false => nobodys(tenant, self.list_schedules(tenant)?),
+        }
     }
 
     fn ensure_no_processes(&self, tenant: &Tenant) -> Result<u32> {
-        self.refuse_foreign(tenant)?;
-        self.kill_processes(tenant.uid.get())
+        match self.may_touch(tenant)? {
+            true => self.silence(tenant),
+            false => {
+                let found = self.find_processes(tenant.uid.get())?;
+                nobodys(tenant, found.iter().map(|pid| format!("process {pid}"))).map(|()| 0)
+            }
+        }
     }
 
     fn ensure_no_files(&self, tenant: &Tenant) -> Result<()> {
-        self.refuse_foreign(tenant)?;
-        self.remove_files(tenant.uid.get())
+        match self.may_touch(tenant)? {
+            true => self.remove_files(tenant.uid.get()),
+            false => nobodys(tenant, self.find_files(tenant.uid.get(), look_deadline())?),
+        }
     }
 
     fn ensure_no_ipc(&self, tenant: &Tenant) -> Result<()> {
-        self.refuse_foreign(tenant)?;
-        self.remove_ipc(tenant.uid.get())
+        match self.may_touch(tenant)? {
+            true => self.remove_ipc(tenant.uid.get()),
+            false => nobodys(tenant, self.find_ipc(tenant.uid.get())?),
+        }
     }
 
     fn absent(&self, tenant: &Tenant) -> Result<Absent> {
+        Ok(self.look(tenant)?.0)
+    }
+
+    /// One look for both the verdict and the names. What is proved to be gone need not be remembered.
+    fn prove_absent(&self, tenant: &Tenant) -> Result<Absent> {
+        let (absent, seen) = self.look(tenant)?;
+        match absent.left() {
+            left if left.is_empty() => self.forget(tenant).map(|()| absent),
+            left => Err(Error::AbsenceNotProved { left, seen }),
+        }
+    }
+
+    fn leftovers(&self, tenant: &Tenant) -> Result<Vec<String>> {
+        Ok(self.look(tenant)?.1)
+    }
+}
+
+impl Users {
+    fn may_touch(&self, tenant: &Tenant) -> Result<bool> {
+        self.is_shown_ours(tenant, &self.observe(tenant)?)
+    }
+
+    /// A process may schedule its successor while it is being killed, so both are removed until neither is met again.
+    fn silence(&self, tenant: &Tenant) -> Result<u32> {
+        let deadline = Deadline::within(KILL_LIMIT, "killing processes");
+        let uid = tenant.uid.get();
+        let mut killed = 0u32;
+        loop {
+            killed = killed.saturating_add(self.kill_processes(uid, deadline)?);
+            self.remove_schedules(tenant)?;
+            if self.find_processes(uid)?.is_empty() {
+                return Ok(killed);
+            }
+            deadline.check()?;
+        }
+    }
+
+    /// Looks for each kind of leftover, and names some.
+    fn look(&self, tenant: &Tenant) -> Result<(Absent, Vec<String>)> {
+        let deadline = look_deadline();
         let uid = tenant.uid.get();
         let seen = self.observe(tenant)?;
         let (cron, at, linger) = self.find_schedules(tenant)?;
-        Ok(Absent {
+        let (processes, ipc) = (self.find_processes(uid)?, self.find_ipc(uid)?);
+        let files = self.find_files(uid, deadline)?;
+        let absent = Absent {
             user: seen.is_nothing(),
             home: self.home_is_absent(tenant)?,
             keys: self.keys_are_absent(tenant)?,
             cron: !cron,
             at: !at,
             linger: !linger,
-            processes: self.find_processes(uid)?.is_empty(),
-            files: self.find_files(uid)?.is_empty(),
-            ipc: self.find_ipc(uid)?.is_empty(),
-        })
+            processes: processes.is_empty(),
+            files: files.is_empty(),
+            ipc: ipc.is_empty(),
+        };
+        let processes = processes.into_iter().map(|pid| format!("process {pid}"));
+        let mut left: Vec<String> = processes.chain(files).chain(ipc).collect();
+        left.truncate(MAX_NAMED);
+        left.extend(self.unseen_mounts()?);
+        Ok((absent, left))
     }
+}
 
-    fn leftovers(&self, tenant: &Tenant) -> Result<Vec<String>> {
-        let uid = tenant.uid.get();
-        let processes = self
-            .find_processes(uid)?
-            .into_iter()
-            .map(|pid| format!("process {pid}"));
-        let mut left: Vec<String> = processes
-            .chain(self.find_files(uid)?)
-            .chain(self.find_ipc(uid)?)
-            .collect();
-        left.truncate(20);
-        Ok(left)
+fn look_deadline() -> Deadline {
+    Deadline::within(LOOK_LIMIT, "looking for leftovers")
+}
+
+/// Nothing shows that the uid was ours: then there must be nothing, and if there is, it is not ours to remove.
+fn nobodys(tenant: &Tenant, found: impl IntoIterator<Item = String>) -> Result<()> {
+    let uid = tenant.uid.get();
+    match found.into_iter().next() {
+        Some(holder) => Err(Error::UidRefused { uid, holder }),
+        None => Ok(()),
     }
 }

@@ -1,4 +1,5 @@
 //! What would start something in a tenant's name later: cron tables and linger marks go by name, at jobs by owner.
+//! Only plain files are any of these; a tenant may be called like a directory of the spool.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -16,10 +17,7 @@ const LINGER: [&str; 1] = ["var/lib/systemd/linger"];
 
 impl Users {
     pub(super) fn remove_schedules(&self, tenant: &Tenant) -> Result<()> {
-        let mut paths = self.named(&CRON, tenant)?;
-        paths.extend(self.named(&LINGER, tenant)?);
-        paths.extend(self.owned(&AT, tenant)?);
-        for path in paths {
+        for path in self.schedules(tenant)? {
             match fs::remove_file(&path) {
                 Err(error) if error.kind() != ErrorKind::NotFound => {
                     return Err(error).doing(|| format!("remove {}", path.display()));
@@ -28,6 +26,18 @@ impl Users {
             }
         }
         Ok(())
+    }
+
+    pub(super) fn list_schedules(&self, tenant: &Tenant) -> Result<Vec<String>> {
+        let paths = self.schedules(tenant)?.into_iter();
+        Ok(paths.map(|path| path.display().to_string()).collect())
+    }
+
+    fn schedules(&self, tenant: &Tenant) -> Result<Vec<PathBuf>> {
+        let mut paths = self.named(&CRON, tenant)?;
+        paths.extend(self.named(&LINGER, tenant)?);
+        paths.extend(self.owned(&AT, tenant)?);
+        Ok(paths)
     }
 
     /// Whether there is a cron table, an at job, a linger mark.
@@ -45,7 +55,9 @@ impl Users {
         for dir in dirs {
             let path = self.path(dir).join(tenant.name.as_str());
             match fs::symlink_metadata(&path) {
-                Ok(_) => found.push(path),
+                Ok(meta) if meta.is_file() => found.push(path),
+                // A directory of the host, such as `crontabs` itself; nothing reads a table from it.
+                Ok(_) => {}
                 Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {}
                 Err(source) => {
                     return Err(Error::Io {
@@ -74,9 +86,12 @@ impl Users {
             };
             for entry in entries {
                 let path = entry.doing(|| format!("list {}", path.display()))?.path();
-                // One that is gone by now needs no removal.
-                if fs::symlink_metadata(&path).is_ok_and(|meta| meta.uid() == tenant.uid.get()) {
-                    found.push(path);
+                match fs::symlink_metadata(&path) {
+                    Ok(meta) if meta.is_file() && meta.uid() == tenant.uid.get() => found.push(path),
+                    Ok(_) => {}
+                    // One that is gone by now needs no removal.
+                    Err(error) if error.kind() == ErrorKind::NotFound => {}
+                    Err(error) => return Err(error).doing(|| format!("look at {}", path.display())),
                 }
             }
         }
