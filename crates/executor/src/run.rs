@@ -83,6 +83,10 @@ impl Worker<'_> {
             }
             return self.start().and_then(|at| self.walk(task, at));
         };
+        // Whoever was told to turn back before the restart is told again: that order was only in memory.
+        if self.key_revoked() {
+            self.running.interrupt(Code::KeyRevoked);
+        }
         self.walk(task, started_at)
     }
 

@@ -132,6 +132,35 @@ fn a_stop_in_the_middle_is_gone_on_from() {
     assert_eq!((result.outcome, result.undone.len()), (Outcome::Succeeded, 0));
 }
 
+/// The order to turn back was only in memory; the next start finds the reason again.
+#[test]
+fn a_restart_does_not_save_a_task_whose_key_is_revoked() {
+    let (mut place, gate, mut agent) = gated("ensure_home");
+    let clean = place.pretend.snapshot();
+    let payload = provision(&place, AllocationId::new());
+    agent.offer_good(&place, &payload);
+    gate.reached();
+    let bundle = place.house.bundle_with(2, |purpose| match purpose {
+        Purpose::Allocation => KeyStatus::Revoked,
+        _ => KeyStatus::Active,
+    });
+    assert_eq!(agent.trust(bundle), Ok(2));
+    let stopping = std::thread::scope(|scope| {
+        let stopped = scope.spawn(|| place.stop());
+        agent.hung_up();
+        gate.open();
+        stopped.join().expect("no panic")
+    });
+    stopping.expect("a clean end");
+    assert_ne!(place.pretend.snapshot(), clean, "it was half-way");
+    place.serve();
+    let mut agent = place.connect();
+    agent.send(&FromAgent::Results {});
+    let result = place.open(&agent.done(payload.task_id));
+    assert_eq!((result.outcome, result.code), (Outcome::Failed, Some(Code::KeyRevoked)));
+    assert_eq!(place.pretend.snapshot(), clean);
+}
+
 /// One operation under two task ids: what the first has made is found, not made again.
 #[test]
 fn abuse_13_one_operation_two_tasks() {
