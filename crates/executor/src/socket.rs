@@ -7,16 +7,17 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::mpsc::Receiver;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use model::socket::{self, FromAgent, FromExecutor};
+use model::socket::{self, FromAgent};
 
 use crate::node::Node;
+use crate::outlet::Queue;
 use crate::serve;
 
-/// A message that has begun must end; a message that is written must be read.
+/// A message that has begun must have ended by then; a message that is written must have been read. However many
+/// pieces it comes in.
 const FRAME_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// After a connection that could not be had.
@@ -69,7 +70,6 @@ fn admit(node: &Arc<Node>, stream: UnixStream) -> io::Result<()> {
         );
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
     }
-    stream.set_write_timeout(Some(FRAME_TIMEOUT))?;
     let (number, queue) = node.outlet.connect(stream.try_clone()?);
     let to_agent = stream.try_clone()?;
     let reader = Arc::clone(node);
@@ -93,11 +93,18 @@ fn may_connect(uid: u32, gid: u32, own_uid: u32, agent_group: Option<u32>) -> bo
     uid == 0 || uid == own_uid || agent_group == Some(gid)
 }
 
-fn write_all(mut stream: UnixStream, queue: &Receiver<FromExecutor>) -> io::Result<()> {
-    // Ends when the outlet lets go of the sender.
-    for message in queue {
-        let frame = socket::encode(&message).map_err(io::Error::other)?;
-        stream.write_all(&frame)?;
+fn write_all(mut stream: UnixStream, queue: &Queue) -> io::Result<()> {
+    while let Some(frame) = queue.next() {
+        let deadline = Instant::now() + FRAME_TIMEOUT;
+        let mut rest = frame.as_slice();
+        while !rest.is_empty() {
+            stream.set_write_timeout(Some(left(deadline)?))?;
+            match stream.write(rest) {
+                Ok(count) => rest = &rest[count..],
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
     }
     Ok(())
 }
@@ -119,17 +126,65 @@ fn read_one(stream: &mut UnixStream) -> io::Result<Option<FromAgent>> {
     if stream.read(&mut header[..1])? == 0 {
         return Ok(None);
     }
-    stream.set_read_timeout(Some(FRAME_TIMEOUT))?;
-    stream.read_exact(&mut header[1..])?;
+    let deadline = Instant::now() + FRAME_TIMEOUT;
+    read_by(stream, &mut header[1..], deadline)?;
     let length = socket::body_length(header).map_err(io::Error::other)?;
     let mut body = vec![0; length];
-    stream.read_exact(&mut body)?;
+    read_by(stream, &mut body, deadline)?;
     socket::decode(&body).map(Some).map_err(io::Error::other)
+}
+
+fn read_by(stream: &mut UnixStream, buffer: &mut [u8], deadline: Instant) -> io::Result<()> {
+    let mut have = 0;
+    while have < buffer.len() {
+        stream.set_read_timeout(Some(left(deadline)?))?;
+        match stream.read(&mut buffer[have..]) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(count) => have += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Time until the deadline; none left is an error.
+fn left(deadline: Instant) -> io::Result<Duration> {
+    let left = deadline.saturating_duration_since(Instant::now());
+    if left.is_zero() {
+        Err(io::ErrorKind::TimedOut.into())
+    } else {
+        Ok(left)
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::may_connect;
+    use std::io::{ErrorKind, Write};
+    use std::os::unix::net::UnixStream;
+    use std::time::{Duration, Instant};
+
+    use super::{may_connect, read_by};
+
+    #[test]
+    fn a_message_that_comes_in_drops_has_to_end_all_the_same() {
+        let (mut ours, mut theirs) = UnixStream::pair().expect("two ends");
+        let drops = std::thread::spawn(move || {
+            // A drop each time there is room for one, until we hang up.
+            while theirs.write_all(b"x").is_ok() {
+                std::thread::yield_now();
+            }
+        });
+        let mut body = vec![0; 1 << 30];
+        let deadline = Instant::now() + Duration::from_millis(50);
+        let error = read_by(&mut ours, &mut body, deadline).expect_err("it never ends");
+        assert!(
+            matches!(error.kind(), ErrorKind::TimedOut | ErrorKind::WouldBlock),
+            "{error}"
+        );
+        drop(ours);
+        drops.join().expect("no panic");
+    }
 
     #[test]
     fn only_root_ourselves_and_the_agents_group_may_connect() {
