@@ -11,6 +11,7 @@ use x509_parser::certificate::X509Certificate;
 use x509_parser::extensions::GeneralName;
 use x509_parser::pem::Pem;
 use x509_parser::prelude::FromDer;
+use x509_parser::time::ASN1Time;
 
 use crate::keys::Keys;
 
@@ -37,6 +38,8 @@ pub(crate) struct Device {
     /// DER, leaf first.
     chain: Vec<Vec<u8>>,
     uri: String,
+    not_before: Timestamp,
+    not_after: Timestamp,
 }
 
 /// `spiffe://<installation>/node/<node>/epoch/<n>`.
@@ -71,7 +74,23 @@ impl Device {
             [GeneralName::URI(found)] if *found == uri => {}
             others => return Err(DeviceError::OtherName(format!("{others:?}, not {uri}"))),
         }
-        Ok(Self { chain, uri })
+        let validity = leaf.validity();
+        let at = |time: ASN1Time| Timestamp::from_millis(time.timestamp().saturating_mul(1000));
+        let (not_before, not_after) = (at(validity.not_before), at(validity.not_after));
+        Ok(Self {
+            chain,
+            uri,
+            not_before,
+            not_after,
+        })
+    }
+
+    pub(crate) fn not_before(&self) -> Timestamp {
+        self.not_before
+    }
+
+    pub(crate) fn not_after(&self) -> Timestamp {
+        self.not_after
     }
 
     pub(crate) fn uri(&self) -> &str {

@@ -3,13 +3,14 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// Makes a directory for secrets and makes sure that its name survives.
+/// Makes a directory for secrets, of ours alone, and makes sure that its name survives.
 pub(crate) fn ensure_private_dir(path: &Path) -> io::Result<()> {
     let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
     made?;
+    fs::set_permissions(path, PermissionsExt::from_mode(0o700))?;
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => sync_dir(parent),
         _ => Ok(()),
@@ -77,6 +78,8 @@ fn write_beside(path: &Path, bytes: &[u8], mode: u32) -> io::Result<PathBuf> {
         .create_new(true)
         .mode(mode)
         .open(&beside)?;
+    // Whatever the umask of whoever runs us: others have to read some of these files.
+    file.set_permissions(PermissionsExt::from_mode(mode))?;
     file.write_all(bytes)?;
     file.sync_all()?;
     Ok(beside)

@@ -26,7 +26,8 @@ pub fn enroll(token_text: &str, options: &Options, agent_state_dir: &Path) -> an
     durable::ensure_private_dir(dir).with_context(|| format!("make {}", dir.display()))?;
     Keys::ensure(dir)?;
     policy::pin_root(&options.policy_path, &token.root_sha256)?;
-    TrustStore::open_door(dir, &Sha256::of(token_text.trim().as_bytes()))?;
+    let token_sha256 = Sha256::of(token_text.trim().as_bytes());
+    TrustStore::open_door(dir, &token_sha256, options.clock.now())?;
     hand_over(token_text.trim(), agent_state_dir)
 }
 

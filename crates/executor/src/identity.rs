@@ -13,6 +13,9 @@ use crate::device::DeviceError;
 use crate::node::{Node, Running};
 use crate::policy::Policy;
 
+/// How far ahead of our own clock another one is believed without proof.
+const BELIEVED_AHEAD_S: i64 = 300;
+
 /// New documents; what runs under a key that they revoke turns back at its next step.
 pub(crate) fn advance(node: &Node, bundle: &Bundle) -> Result<u64, Refusal> {
     let (version, keys) = {
@@ -48,7 +51,8 @@ pub(crate) fn enrolment_keys(node: &Node) -> Result<EnrolmentKeys, Refusal> {
 pub(crate) fn enrol(node: &Node, enrolled: &Enrolled) -> Result<(), Refusal> {
     let policy = Policy::read(&node.options.policy_path)
         .map_err(|error| Refusal::new(Code::ConfigInvalid, format!("{error:#}")))?;
-    node.trust().enrol(enrolled, policy.root_sha256, &node.keys)?;
+    let now = node.options.clock.now();
+    node.trust().enrol(enrolled, policy.root_sha256, &node.keys, now)?;
     tracing::info!(node_id = %enrolled.node_id, epoch = enrolled.epoch, "enrolled");
     node.count_in_epoch();
     Ok(())
@@ -61,9 +65,12 @@ pub(crate) fn renew_token(
     working_csr: Option<String>,
     server_time: Timestamp,
 ) -> Result<(String, Option<String>), Refusal> {
+    let floor = node
+        .journal()
+        .map_or(Timestamp::from_millis(0), |journal| journal.book().floor().time);
     let store = node.trust();
     let device = store.device(&node.keys)?;
-    let now = node.options.clock.now().max(server_time);
+    let now = token_time(node.options.clock.now(), server_time, floor.max(device.not_before()));
     let (csr, ours) = match (kind, working_csr) {
         (CertificateKind::Working, Some(csr)) => (csr, None),
         (CertificateKind::Working, None) => return Err(Code::CsrInvalid.into()),
@@ -77,6 +84,18 @@ pub(crate) fn renew_token(
         DeviceError::CsrMalformed => Refusal::new(Code::CsrInvalid, error.to_string()),
         other => Refusal::new(Code::Internal, other.to_string()),
     })
+}
+
+/// The agent says what the control plane's clock says, and it might lie: tokens for a year from now would outlive what
+/// it can steal today. So far ahead it is believed only where our own clock is provably wrong, because it stands
+/// before `past`, which has been.
+fn token_time(clock: Timestamp, server_time: Timestamp, past: Timestamp) -> Timestamp {
+    let ahead = server_time.since_ms(clock) > BELIEVED_AHEAD_S * 1000;
+    if ahead && clock >= past {
+        clock
+    } else {
+        clock.max(server_time)
+    }
 }
 
 fn internal(error: anyhow::Error) -> Refusal {

@@ -36,17 +36,24 @@ fn take(node: &Node, offer: Offer) -> Result<FromExecutor, Code> {
     if let Some(verdict) = known {
         return answered(task_id, verdict);
     }
+    let policy = Policy::read(&node.options.policy_path).map_err(|error| {
+        tracing::error!(error = format!("{error:#}"), "node.toml");
+        Code::ConfigInvalid
+    })?;
     let (identity, trust) = {
         let store = node.trust();
+        // Read again each time: root may have pinned another root, or none, since we started.
+        if store
+            .pinned_root()
+            .is_some_and(|pinned| policy.root_sha256 != Some(pinned))
+        {
+            return Err(Code::RootMismatch);
+        }
         match (store.identity(), store.trust()) {
             (Some(identity), Some(trust)) => (identity, trust.clone()),
             _ => return Err(Code::NotEnrolled),
         }
     };
-    let policy = Policy::read(&node.options.policy_path).map_err(|error| {
-        tracing::error!(error = format!("{error:#}"), "node.toml");
-        Code::ConfigInvalid
-    })?;
     let mut journal = node.journal()?;
     node.make_room(&mut journal)?;
     let running = busy_with(&journal);

@@ -1,24 +1,29 @@
 //! What root on this host has decided: `/etc/gpuaas/node.toml`. It pins the root of trust and may narrow what is
-//! compiled in; it can never widen it. Keys that belong to the agent are left to the agent.
+//! compiled in; it can never widen it. A key that nobody knows is an error, for a misspelt limit would be none; the
+//! `agent` table is the agent's.
 
 use std::io;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
 use anyhow::Context as _;
 use model::digest::Sha256;
 use model::task::TaskType;
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use toml_edit::DocumentMut;
 
 use crate::durable;
 
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct Policy {
     /// Hash of the root key that signs delegations. None: not enrolled, nothing runs.
     pub(crate) root_sha256: Option<Sha256>,
     /// The task types that may run here. None: all that are compiled in.
     pub(crate) allowed_task_types: Option<Vec<String>>,
+    #[serde(rename = "agent")]
+    _agent: Option<IgnoredAny>,
 }
 
 impl Policy {
@@ -64,10 +69,11 @@ pub(crate) fn pin_root(path: &Path, root: &Sha256) -> anyhow::Result<()> {
     document["root_sha256"] = toml_edit::value(root.to_string());
     if let Some(parent) = path.parent() {
         match std::fs::create_dir(parent) {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                return Err(error).with_context(|| format!("make {}", parent.display()));
-            }
-            Ok(()) | Err(_) => {}
+            // The agent has to get at the file, whatever umask root had.
+            Ok(()) => std::fs::set_permissions(parent, PermissionsExt::from_mode(0o755))
+                .with_context(|| format!("open {} for reading", parent.display()))?,
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error).with_context(|| format!("make {}", parent.display())),
         }
     }
     // Readable by all: the agent reads its own keys from the same file, and nothing in it is secret.

@@ -9,6 +9,7 @@ use model::dsse;
 use model::envelope::Refusal;
 use model::signal::Code;
 use model::socket::{Enrolled, NodeIdentity};
+use model::time::Timestamp;
 use model::trust::{Bundle, Delegation, Trust};
 use serde::{Deserialize, Serialize};
 
@@ -18,6 +19,15 @@ use crate::keys::Keys;
 
 /// Written by `enroll`, removed when an identity has been taken.
 const OPEN_DOOR: &str = "enrolment_open";
+/// How long it stays there unused.
+const DOOR_S: i64 = 3600;
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Door {
+    token: Sha256,
+    opened_at: Timestamp,
+}
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -69,6 +79,11 @@ impl TrustStore {
         self.believed.as_ref().map(|believed| believed.stored.identity)
     }
 
+    /// The root that node.toml pinned when what is believed was taken.
+    pub(crate) fn pinned_root(&self) -> Option<Sha256> {
+        self.believed.as_ref().map(|believed| believed.stored.pinned_root)
+    }
+
     pub(crate) fn trust(&self) -> Option<&Trust> {
         self.believed.as_ref().map(|believed| &believed.trust)
     }
@@ -88,19 +103,31 @@ impl TrustStore {
     }
 
     /// Lets the next `enrolled` message in.
-    pub(crate) fn open_door(state_dir: &Path, token: &Sha256) -> anyhow::Result<()> {
+    pub(crate) fn open_door(state_dir: &Path, token: &Sha256, now: Timestamp) -> anyhow::Result<()> {
         let dir = state_dir.join("trust");
         durable::ensure_private_dir(&dir)?;
-        durable::write(&dir.join(OPEN_DOOR), token.to_string().as_bytes(), 0o600)?;
+        let door = Door {
+            token: *token,
+            opened_at: now,
+        };
+        durable::write(&dir.join(OPEN_DOOR), &serde_json::to_vec(&door)?, 0o600)?;
         Ok(())
     }
 
-    /// Takes an identity. The same one again is welcome at any time: the agent may have died before it kept it.
+    /// Nonsense, or a clock that has jumped, is a closed door: somebody at the host opens it again.
+    fn door_is_open(&self, now: Timestamp) -> Result<bool, Refusal> {
+        let bytes = durable::read(&self.dir.join(OPEN_DOOR)).map_err(unwritable)?;
+        let door: Option<Door> = bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok());
+        Ok(door.is_some_and(|door| now.since_ms(door.opened_at).abs() <= DOOR_S * 1000))
+    }
+
+    /// Takes an identity, while the door is open. The same one again is welcome at any time: the agent may have died before it kept it.
     pub(crate) fn enrol(
         &mut self,
         enrolled: &Enrolled,
         pinned_root: Option<Sha256>,
         keys: &Keys,
+        now: Timestamp,
     ) -> Result<(), Refusal> {
         let pinned_root = pinned_root.ok_or_else(|| {
             Refusal::new(
@@ -119,9 +146,7 @@ impl TrustStore {
             node_id,
             epoch,
         };
-        let open_door = self.dir.join(OPEN_DOOR);
-        let invited = open_door.try_exists().map_err(unwritable)?;
-        if !invited && self.identity() != Some(identity) {
+        if !self.door_is_open(now)? && self.identity() != Some(identity) {
             return Err(Refusal::new(Code::Forbidden, "run `enroll` on this host first"));
         }
         let trust = match &self.believed {
@@ -142,7 +167,7 @@ impl TrustStore {
             token_audiences: enrolled.token_audiences.clone(),
         };
         self.keep(stored, trust)?;
-        durable::remove(&open_door).map_err(unwritable)
+        durable::remove(&self.dir.join(OPEN_DOOR)).map_err(unwritable)
     }
 
     /// The next documents. Returns the manifest's version.
@@ -164,12 +189,19 @@ impl TrustStore {
         Ok(version)
     }
 
-    /// A renewed device certificate: same key, same names, longer life.
+    /// A renewed device certificate: same key, same names, and never a shorter life than the one we have.
     pub(crate) fn renew_device(&mut self, chain: &str, keys: &Keys) -> Result<(), Refusal> {
         let Some(Believed { stored, trust }) = &self.believed else {
             return Err(Code::NotEnrolled.into());
         };
-        Device::read(chain, keys, &stored.identity).map_err(refused)?;
+        let next = Device::read(chain, keys, &stored.identity).map_err(refused)?;
+        let held = Device::read(&stored.device_chain, keys, &stored.identity).map_err(refused)?;
+        if next.not_after() < held.not_after() {
+            return Err(Refusal::new(
+                Code::CertNameMismatch,
+                "the device certificate ends before the one that is held",
+            ));
+        }
         let (device_chain, trust) = (chain.to_owned(), trust.clone());
         let stored = Stored {
             device_chain,

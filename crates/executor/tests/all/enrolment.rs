@@ -11,6 +11,7 @@ use model::node_api::CertificateKind;
 use model::outcome::Outcome;
 use model::signal::Code;
 use model::socket::{Enrolled, FromAgent, FromExecutor};
+use model::time::Timestamp;
 use model::trust::{KeyStatus, Purpose};
 use x509_parser::prelude::FromDer;
 
@@ -215,26 +216,7 @@ fn the_device_vouches_for_requests_under_its_own_name_only() {
     let csr = rcgen::CertificateParams::default()
         .serialize_request(&key)
         .expect("a request");
-    let ask = |agent: &mut Agent, kind, working_csr| {
-        let server_time = place.house.now().plus_s(90);
-        agent.send(&FromAgent::RenewToken {
-            request_id: 9,
-            kind,
-            working_csr,
-            server_time,
-        });
-        agent.wait("a token", |said| match said {
-            FromExecutor::Token {
-                request_id: 9,
-                jwt,
-                device_csr,
-            } => Some(Ok((jwt, device_csr))),
-            FromExecutor::Failed {
-                request_id: 9, code, ..
-            } => Some(Err(code)),
-            _ => None,
-        })
-    };
+    let ask = |agent: &mut Agent, kind, working_csr| ask_at(agent, kind, working_csr, place.house.now().plus_s(90));
     let pem = csr.pem().expect("text");
     let (jwt, device_csr) = ask(&mut agent, CertificateKind::Working, Some(pem.clone())).expect("a token");
     assert_eq!(device_csr, None);
@@ -289,6 +271,103 @@ fn the_device_vouches_for_requests_under_its_own_name_only() {
         Err(Code::CertNameMismatch)
     );
     assert_eq!(renew("nonsense".to_owned()), Err(Code::CertNameMismatch));
+    let older = place.house.device_chain(&device_csr, &place.house.uri(1));
+    place.house.clock.advance(60_000);
+    let newer = place.house.device_chain(&device_csr, &place.house.uri(1));
+    assert_eq!(renew(newer.clone()), Ok(()));
+    assert_eq!(renew(newer), Ok(()), "the agent may not have heard that it was taken");
+    assert_eq!(renew(older), Err(Code::CertNameMismatch), "it would end sooner");
+}
+
+fn ask_at(
+    agent: &mut Agent,
+    kind: CertificateKind,
+    working_csr: Option<String>,
+    server_time: Timestamp,
+) -> Result<(String, Option<String>), Code> {
+    agent.send(&FromAgent::RenewToken {
+        request_id: 9,
+        kind,
+        working_csr,
+        server_time,
+    });
+    agent.wait("a token", |said| match said {
+        FromExecutor::Token {
+            request_id: 9,
+            jwt,
+            device_csr,
+        } => Some(Ok((jwt, device_csr))),
+        FromExecutor::Failed {
+            request_id: 9, code, ..
+        } => Some(Err(code)),
+        _ => None,
+    })
+}
+
+#[test]
+fn a_clock_far_ahead_is_believed_only_where_our_own_is_provably_wrong() {
+    let place = Place::start(Profile::Cpu);
+    let mut agent = place.connect();
+    let mut issued_at = |server_time: Timestamp| {
+        let (jwt, _) = ask_at(&mut agent, CertificateKind::Device, None, server_time).expect("a token");
+        claims_of(&jwt)["iat"].as_i64().expect("a number")
+    };
+    let seconds = |at: Timestamp| at.millis() / 1000;
+    let right = place.house.now();
+    assert_eq!(issued_at(right.plus_s(300)), seconds(right.plus_s(300)));
+    assert_eq!(issued_at(right.plus_s(301)), seconds(right));
+    assert_eq!(issued_at(right.plus_s(365 * 86_400)), seconds(right));
+    assert_eq!(issued_at(right.plus_s(-86_400)), seconds(right));
+    // Before our own certificate began: then it is our clock that is wrong.
+    place.house.clock.advance(-86_400_000);
+    assert_eq!(issued_at(right), seconds(right));
+}
+
+#[test]
+fn the_door_that_enroll_opens_closes_after_an_hour() {
+    let mut place = Place::empty(Profile::Cpu);
+    place.enroll();
+    place.serve();
+    let mut agent = place.connect();
+    let csr = agent.keys().device_csr;
+    place.house.clock.advance(3_600_001);
+    assert_eq!(enrol(&mut agent, place.house.enrolled(&csr, 1)), Err(Code::Forbidden));
+    assert_eq!(agent.state().identity, None);
+    place.enroll();
+    place.house.clock.advance(3_600_000);
+    assert_eq!(enrol(&mut agent, place.house.enrolled(&csr, 1)), Ok(()));
+}
+
+#[test]
+fn another_root_in_the_policy_stops_everything_new() {
+    let place = Place::start(Profile::Cpu);
+    let mut agent = place.connect();
+    let done = place.house.probe();
+    let first = agent.run(&place, &done);
+    assert_eq!(first.outcome, Outcome::Succeeded);
+    let policy = place.dir.join("node.toml");
+    let before = String::from_utf8(read(&policy)).expect("text");
+    let ours = place.house.token(true).root_sha256.to_string();
+    let theirs = House::new().token(true).root_sha256.to_string();
+    let calls = place.pretend.calls();
+    let probe = place.house.probe();
+    for text in [before.replace(&ours, &theirs), String::new()] {
+        std::fs::write(&policy, text).expect("written");
+        agent.offer_good(&place, &probe);
+        assert_eq!(agent.not_taken(probe.task_id), Code::RootMismatch);
+    }
+    // A limit that this build does not know is not simply left out.
+    std::fs::write(&policy, format!("{before}allowed_task_type = []\n")).expect("written");
+    agent.offer_good(&place, &probe);
+    assert_eq!(agent.not_taken(probe.task_id), Code::ConfigInvalid);
+    assert_eq!(place.pretend.calls(), calls);
+    assert_eq!(
+        agent.run(&place, &done).journal_seq,
+        first.journal_seq,
+        "what is done is known"
+    );
+    std::fs::write(&policy, format!("{before}\n[agent]\nanything = 1\n")).expect("written");
+    assert_eq!(agent.run(&place, &probe).outcome, Outcome::Succeeded);
 }
 
 /// The claims, once the signature verifies under the key of the certificate in the header.

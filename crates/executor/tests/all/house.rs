@@ -119,6 +119,12 @@ impl House {
     /// A device certificate for this request, as the control plane would issue it.
     pub(crate) fn device_chain(&self, csr: &str, uri: &str) -> String {
         let mut csr = CertificateSigningRequestParams::from_pem(csr).expect("a request");
+        let second = |at: Timestamp| {
+            let since = u64::try_from(at.millis() / 1000).expect("after 1970");
+            rcgen::date_time_ymd(1970, 1, 1) + std::time::Duration::from_secs(since)
+        };
+        csr.params.not_before = second(self.now().plus_s(-60));
+        csr.params.not_after = second(self.now().plus_s(365 * 86_400));
         csr.params.subject_alt_names = vec![SanType::URI(uri.to_owned().try_into().expect("ascii"))];
         csr.params
             .distinguished_name
