@@ -8,10 +8,15 @@ use model::task::health_probe::{FabricLink, Gpu};
 use crate::error::Doing;
 use crate::{Error, Result};
 
-const NVIDIA: &str = "0x10de";
 const MELLANOX: &str = "0x15b3";
-/// PCI classes 0x0300xx (VGA) and 0x0302xx (3D controller): not a GPU's audio or USB functions.
+/// PCI classes of displays and 3D controllers: not a GPU's audio or USB functions.
 const DISPLAY: &str = "0x03";
+const ACCELERATOR: &str = "0x12";
+/// Whose displays show a console and compute nothing: ASPEED, Matrox, Huawei, Silicon Motion and XGI on boards; QEMU,
+/// Cirrus and Red Hat in virtual machines. Everybody else's count as GPUs.
+const CONSOLES: [&str; 8] = [
+    "0x1a03", "0x102b", "0x19e5", "0x126f", "0x18ca", "0x1234", "0x1013", "0x1b36",
+];
 
 pub struct Facts {
     root: PathBuf,
@@ -50,6 +55,16 @@ impl Facts {
         Ok(names)
     }
 
+    /// The driver that is bound to a device, if any.
+    fn driver(&self, dir: &str) -> Result<Option<String>> {
+        let link = self.root.join(dir).join("driver");
+        match fs::read_link(&link) {
+            Ok(driver) => Ok(driver.file_name().map(|name| name.to_string_lossy().into_owned())),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error).doing(|| format!("read {}", link.display())),
+        }
+    }
+
     /// An attribute that may be missing or unreadable while devices come and go.
     fn attribute(&self, path: &str) -> Option<String> {
         self.text(path).ok()
@@ -86,22 +101,23 @@ impl crate::Facts for Facts {
         Ok(modules.into_iter().filter(|name| name.starts_with("vfio")).collect())
     }
 
+    /// Whatever could keep a tenant's data, of any vendor. Whoever asks may go on to hand the machine to the next one,
+    /// so what cannot be read is an error and not a machine without GPUs.
     fn gpus(&self) -> Result<Vec<Gpu>> {
+        // A kernel need not have PCI; but one whose /sys is not there tells us nothing.
+        let buses = self.root.join("sys/bus");
+        fs::read_dir(&buses).doing(|| format!("list {}", buses.display()))?;
         let mut gpus = Vec::new();
         for pci_address in self.names("sys/bus/pci/devices")? {
             let dir = format!("sys/bus/pci/devices/{pci_address}");
-            let of = |what: &str| self.attribute(&format!("{dir}/{what}"));
-            let is_gpu = of("vendor").is_some_and(|vendor| vendor == NVIDIA)
-                && of("class").is_some_and(|class| class.starts_with(DISPLAY));
-            if is_gpu {
-                let device = of("device").unwrap_or_default();
-                let model = format!("NVIDIA 10de:{}", device.trim_start_matches("0x"));
-                let driver = fs::read_link(self.root.join(&dir).join("driver")).ok();
-                let driver = driver.and_then(|link| Some(link.file_name()?.to_string_lossy().into_owned()));
+            let of = |what: &str| self.text(&format!("{dir}/{what}"));
+            let (vendor, class) = (of("vendor")?, of("class")?);
+            let is_console = class.starts_with(DISPLAY) && CONSOLES.contains(&vendor.as_str());
+            if !is_console && [DISPLAY, ACCELERATOR].iter().any(|kind| class.starts_with(kind)) {
                 gpus.push(Gpu {
+                    model: model(&vendor, &of("device")?),
+                    driver: self.driver(&dir)?,
                     pci_address,
-                    model,
-                    driver,
                 });
             }
         }
@@ -135,4 +151,15 @@ impl crate::Facts for Facts {
         let stat = rustix::fs::statvfs(&self.root).doing(|| format!("ask for the space of {}", self.root.display()))?;
         Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
     }
+}
+
+fn model(vendor: &str, device: &str) -> String {
+    let maker = match vendor {
+        "0x10de" => "NVIDIA",
+        "0x1002" => "AMD",
+        "0x8086" => "Intel",
+        _ => "PCI",
+    };
+    let [vendor, device] = [vendor, device].map(|id| id.trim_start_matches("0x"));
+    format!("{maker} {vendor}:{device}")
 }

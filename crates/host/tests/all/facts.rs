@@ -89,6 +89,32 @@ fn facts_of_a_machine_with_a_gpu() {
     );
 }
 
+/// The guard before a machine is handed on asks this: it must not miss a GPU, whoever made it.
+#[test]
+fn whatever_computes_is_a_gpu_and_what_cannot_be_read_is_an_error() {
+    let tree = Scratch::new("guard");
+    let facts = Host::real_under(&tree.0).facts;
+    assert!(facts.gpus().is_err(), "no /sys is not no GPUs");
+    tree.write("sys/bus/x", "");
+    assert_eq!(facts.gpus().expect("a kernel without PCI"), []);
+    for (address, vendor, class) in [
+        ("0000:01:00.0", "0x1002", "0x038000\n"),
+        ("0000:02:00.0", "0x19e5", "0x120000\n"), // an accelerator of somebody who also makes consoles
+        ("0000:03:00.0", "0x102b", "0x030000\n"),
+        ("0000:04:00.0", "0x8086", "0x020000\n"),
+    ] {
+        let dir = format!("sys/bus/pci/devices/{address}");
+        tree.write(&format!("{dir}/vendor"), vendor);
+        tree.write(&format!("{dir}/class"), class);
+        tree.write(&format!("{dir}/device"), "0x74a1\n");
+    }
+    let gpus = facts.gpus().expect("gpus");
+    let models: Vec<_> = gpus.iter().map(|gpu| gpu.model.as_str()).collect();
+    assert_eq!(models, ["AMD 1002:74a1", "PCI 19e5:74a1"]);
+    fs::remove_file(tree.0.join("sys/bus/pci/devices/0000:04:00.0/class")).expect("remove");
+    assert!(facts.gpus().is_err(), "it may be one");
+}
+
 #[test]
 fn facts_of_this_machine_can_be_read() {
     let facts = Host::real().facts;
