@@ -92,7 +92,7 @@ impl Commands {
         command.args(args).current_dir("/").env_clear().process_group(0);
         command.env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").env("LC_ALL", "C");
         command.stdin(stdin).stdout(Stdio::null()).stderr(Stdio::piped());
-        let mut running = Running(command.spawn().doing(starting)?);
+        let mut running = Running::new(command.spawn().doing(starting)?);
         let stderr = running
             .watch(Instant::now() + limit)
             .doing(|| format!("wait for {}", program.name()))?;
@@ -102,7 +102,7 @@ impl Commands {
                 limit_ms: limit.as_millis(),
             });
         };
-        let status = running.0.wait().doing(|| format!("wait for {}", program.name()))?;
+        let status = running.end().doing(|| format!("wait for {}", program.name()))?;
         Ok(Ended {
             program,
             status,
@@ -124,24 +124,38 @@ impl Commands {
     }
 }
 
-/// Killed and reaped when we lose interest.
-struct Running(Child);
+/// Killed and reaped when we lose interest, with everything it has started.
+struct Running {
+    child: Child,
+    reaped: bool,
+}
 
 impl Drop for Running {
     fn drop(&mut self) {
-        if let Ok(None) = self.0.try_wait() {
-            // Both fail only if it is gone already, and that is what we want.
-            kill_process_group(Pid::from_child(&self.0), Signal::KILL).ok();
-            self.0.wait().ok();
+        if !self.reaped {
+            // Fails only if it is gone already, and that is what we want.
+            self.end().ok();
         }
     }
 }
 
 impl Running {
+    fn new(child: Child) -> Self {
+        Self { child, reaped: false }
+    }
+
+    /// Ends what is left of its process group, before it is reaped: until then the group's number is nobody else's.
+    fn end(&mut self) -> std::io::Result<ExitStatus> {
+        kill_process_group(Pid::from_child(&self.child), Signal::KILL).ok();
+        let status = self.child.wait()?;
+        self.reaped = true;
+        Ok(status)
+    }
+
     /// What it wrote to stderr until it ended; None if it did not end in time.
     fn watch(&mut self, until: Instant) -> std::io::Result<Option<String>> {
-        let pidfd = pidfd_open(Pid::from_child(&self.0), PidfdFlags::empty())?;
-        let mut stderr = self.0.stderr.take();
+        let pidfd = pidfd_open(Pid::from_child(&self.child), PidfdFlags::empty())?;
+        let mut stderr = self.child.stderr.take();
         let mut kept = Vec::new();
         loop {
             let left = until.saturating_duration_since(Instant::now());
@@ -192,6 +206,30 @@ mod tests {
             .expect("it starts");
         let error = ended.ok().expect_err("it fails").to_string();
         assert!(error.contains("ipcrm") && error.contains("no-such-option"), "{error}");
+    }
+
+    /// A program that ends well may still have left somebody behind.
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "no program of ours leaves children on purpose")]
+    fn what_a_program_leaves_running_is_killed() {
+        let mut command = Command::new("/bin/sh");
+        command
+            .args(["-c", "sleep 1000 >&- 2>&- & echo $! >&2"])
+            .process_group(0);
+        let child = command
+            .stdin(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("starts");
+        let mut running = Running::new(child);
+        let limit = Duration::from_secs(20);
+        let said = running.watch(Instant::now() + limit).expect("watched").expect("ended");
+        let left = said.parse().ok().and_then(Pid::from_raw).expect("a pid");
+        let pidfd = pidfd_open(left, PidfdFlags::empty()).expect("it runs");
+        assert!(running.end().expect("reaped").success(), "its own status");
+        let mut fds = [PollFd::new(&pidfd, PollFlags::IN)];
+        let dead = poll(&mut fds, Timespec::try_from(limit).ok().as_ref()).expect("poll");
+        assert_eq!(dead, 1, "it is dead");
     }
 
     #[test]
