@@ -220,6 +220,36 @@ fn is_empty(dir: &Path) -> bool {
     fs::read_dir(dir).expect("list").next().is_none()
 }
 
+/// A file system of the tenant's own making, whose program is dead: nobody can look into it, and it is in the way.
+#[test]
+fn dead_mounts_of_the_tenant_are_taken_away() {
+    on_a_tree(|tree| {
+        let Ok(fuse) = fs::File::options().read(true).write(true).open("/dev/fuse") else {
+            return println!("not run: needs /dev/fuse");
+        };
+        let (users, ada) = (&*tree.host.users, tenant("ada", UID));
+        users.ensure_account(&ada, false).expect("account");
+        users.ensure_home(&ada).expect("home");
+        let at = tree.plant_dir("home/ada/mounted", UID);
+        let id = std::os::fd::AsRawFd::as_raw_fd(&fuse);
+        let options = format!("fd={id},rootmode=40000,user_id={UID},group_id={UID}");
+        let options = std::ffi::CString::new(options).expect("no zero");
+        mount(
+            "ada",
+            &at,
+            "fuse",
+            MountFlags::NOSUID | MountFlags::NODEV,
+            Some(&*options),
+        )
+        .expect("mount");
+        drop(fuse);
+        let left = users.leftovers(&ada).expect("look");
+        assert!(left.iter().any(|line| line.ends_with("home/ada/mounted")), "{left:?}");
+        deprovision(users, &ada).expect("gone");
+        assert!(!path("home/ada").exists());
+    });
+}
+
 /// A tenant may be called like a directory of the spool.
 #[test]
 fn directories_of_the_spool_are_not_schedules() {

@@ -1,6 +1,8 @@
 //! The real side of [`crate::Users`]: the shadow tools for account files, our own descriptors for everything in reach of
 //! a tenant. Changes to accounts and homes are made under a lock of ours, because the tools' own locks do not make
-//! "look, then create" one act.
+//! "look, then create" one act. Not covered: the kernel's keyrings of a uid. They can be entered only as that uid, the
+//! kernel drops them some time after its last process, and whoever gets the uid next within that time would find them;
+//! so a uid is not to be given again soon.
 
 mod account;
 mod deadline;
