@@ -1,7 +1,7 @@
 //! What all threads of one executor share, and the only ways to change it. Locks are held one at a time, and the
 //! journal's is the one under which a task changes its state.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -37,6 +37,8 @@ pub(crate) struct Node {
     journal: Result<Mutex<Journal>, JournalError>,
     running: Mutex<BTreeMap<TaskId, Arc<Running>>>,
     refusals: Mutex<Refusals>,
+    /// Held tasks that another build has begun and this one cannot go on with.
+    stranded: Mutex<BTreeSet<TaskId>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// What made it impossible to go on.
     fatal: Mutex<Option<anyhow::Error>>,
@@ -85,6 +87,7 @@ impl Node {
             journal,
             running: Mutex::default(),
             refusals: Mutex::default(),
+            stranded: Mutex::default(),
             threads: Mutex::default(),
             fatal: Mutex::default(),
             _lock: lock,
@@ -126,6 +129,17 @@ impl Node {
 
     pub(crate) fn refusals(&self) -> MutexGuard<'_, Refusals> {
         open(&self.refusals)
+    }
+
+    /// Leaves an open task to the build that began it.
+    pub(crate) fn strand(&self, task_id: TaskId) {
+        open(&self.stranded).insert(task_id);
+    }
+
+    /// Why nothing new is taken at all, if so.
+    pub(crate) fn trouble(&self) -> Option<Code> {
+        let stranded = || (!open(&self.stranded).is_empty()).then_some(Code::Stuck);
+        self.journal.as_ref().err().map(JournalError::code).or_else(stranded)
     }
 
     /// Writes an entry down. If that fails nobody knows what is durable: the process ends and reads it again.

@@ -36,6 +36,9 @@ fn take(node: &Node, offer: Offer) -> Result<FromExecutor, Code> {
     if let Some(verdict) = known {
         return answered(task_id, verdict);
     }
+    if let Some(trouble) = node.trouble() {
+        return Err(trouble);
+    }
     let policy = Policy::read(&node.options.policy_path).map_err(|error| {
         tracing::error!(error = format!("{error:#}"), "node.toml");
         Code::ConfigInvalid

@@ -1,5 +1,9 @@
 //! From claimed to done: one thread per task, started when it is claimed and again after a restart. It promises that a
-//! task which was claimed ends in exactly one signed result, and that an undo is never cut short.
+//! task which was claimed ends in exactly one signed result, and that an undo is never cut short. An undo that fails
+//! ends it as failed, `stuck`: there is no verb to try it again alone, the operation's next task makes sure of
+//! everything anew. What another build has begun and this one cannot go on with gets no result: it stays open, the
+//! node says `stuck` and takes nothing new. The operator's verb for that is to start the build that began it; it goes
+//! on from the journal, which was not touched.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -52,8 +56,9 @@ fn without_thread(node: &Node) -> Vec<(TaskId, Task, Open, Arc<Running>)> {
         let payload = &open.payload;
         let parsed = Task::parse(&payload.task_type, payload.type_version, &payload.params);
         let Ok(task) = parsed else {
-            // Another build has claimed it. It stays open, and that build can still finish it.
+            // Another build has claimed it.
             tracing::error!(%task_id, task_type = payload.task_type, "held task is unknown to this build");
+            node.strand(task_id);
             continue;
         };
         let keyid = open
@@ -161,6 +166,12 @@ impl Worker<'_> {
         };
         let walked = tasks::walk(task, &around, &mut journal, &self.open.records, &mut watch);
         let ending = match walked {
+            Ok(walked) if walked.report.needs_another_build() => {
+                tracing::error!(%task_id, end = ?walked.report.end, "another build has begun this task");
+                self.running.enters(self.node, task_id, "stuck", None);
+                self.node.strand(task_id);
+                return Ok(());
+            }
             Ok(walked) => Ending::of_walk(&walked.report, walked.output),
             Err(steps::Error::Journal(code)) => return Err(code),
             Err(steps::Error::Facts(error)) => {

@@ -141,7 +141,7 @@ fn state(node: &Node, request_id: u64) -> FromExecutor {
         tasks,
         results_pending: u32::try_from(pending).unwrap_or(u32::MAX),
         disk: machine::disk(&node.options.state_dir),
-        trouble: node.journal().err(),
+        trouble: node.trouble(),
     };
     FromExecutor::State {
         request_id,

@@ -30,6 +30,12 @@ pub struct Report {
 }
 
 impl Report {
+    /// Does the journal not fit the table? Then nothing was done and nothing was written: the build that began the
+    /// walk can go on with it, and this one must not call it ended.
+    pub fn needs_another_build(&self) -> bool {
+        matches!(&self.end, End::Stuck { undo: None, .. })
+    }
+
     /// The steps that were undone, in that order.
     pub fn undone(&self) -> Vec<&str> {
         let undone = self.moves.iter().filter(|ended| ended.way == Way::Undo && ended.ok);

@@ -13,7 +13,7 @@ use model::socket::FromAgent;
 use model::task::{deprovision_user::Absent, provision_user::Verified};
 use model::value::SshKey;
 
-use crate::place::{Place, read};
+use crate::place::{Place, eventually, read};
 use crate::users::{deprovision, provision};
 
 /// Journal and host at one moment.
@@ -210,6 +210,60 @@ fn what_ran_too_long_before_a_restart_turns_back() {
     );
     assert_eq!(result.undone, ["home", "account", "look"]);
     assert_eq!(place.pretend.snapshot(), clean);
+}
+
+/// The same journal as a build with other steps would have written it.
+fn of_another_build(journal: &[u8]) -> Vec<u8> {
+    let (mut bytes, mut at, mut changed) = (journal.to_vec(), 0, 0);
+    loop {
+        let length = u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four")) as usize;
+        if length == 0 {
+            break;
+        }
+        let record = &mut bytes[at..at + 17 + length];
+        let body = String::from_utf8(record[17..].to_vec()).expect("JSON");
+        let other = body.replace("\"table\":[\"look\"", "\"table\":[\"lock\"");
+        changed += usize::from(other != body);
+        record[17..].copy_from_slice(other.as_bytes());
+        let crc = crc32c::crc32c_append(crc32c::crc32c(&record[..4]), &record[8..]);
+        record[4..8].copy_from_slice(&crc.to_le_bytes());
+        at += 17 + length;
+    }
+    assert_eq!(changed, 1, "the table is named once");
+    bytes
+}
+
+#[test]
+fn what_another_build_began_is_left_to_that_build() {
+    let mut place = Place::start(Profile::Cpu);
+    place.stop().expect("a clean end");
+    let moments = place.watch();
+    place.serve();
+    let payload = provision(&place, AllocationId::new());
+    place.connect().run(&place, &payload);
+    place.stop().expect("a clean end");
+    place.users = None;
+    let (journal, host) = moments.lock().expect("unbroken")[5].clone();
+    let theirs = of_another_build(&journal);
+    place.back_to(&(theirs.clone(), host.clone()));
+    let mut agent = place.connect();
+    let calls = place.pretend.calls();
+    let state = eventually("it says so", || {
+        Some(agent.state()).filter(|state| state.trouble.is_some())
+    });
+    assert_eq!((state.trouble, state.results_pending), (Some(Code::Stuck), 0));
+    assert_eq!((state.tasks.len(), state.tasks[0].phase.as_str()), (1, "stuck"));
+    let probe = place.house.probe();
+    agent.offer_good(&place, &probe);
+    assert_eq!(agent.not_taken(probe.task_id), Code::Stuck);
+    assert_eq!((place.pretend.snapshot(), place.pretend.calls()), (host.clone(), calls));
+    place.stop().expect("a clean end");
+    assert_eq!(read(&place.journal()), theirs, "nothing was written");
+    // The build that began it comes back.
+    place.back_to(&(journal, host));
+    let mut agent = place.connect();
+    agent.send(&FromAgent::Results {});
+    assert_eq!(place.open(&agent.done(payload.task_id)).outcome, Outcome::Succeeded);
 }
 
 #[test]
