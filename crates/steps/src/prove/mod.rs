@@ -1,6 +1,7 @@
 //! Tries a table out, every fault at every place, and compares the world afterwards with the clean or the finished
 //! one. A proof says how many cells it tried, so that a test can notice when they become fewer. It refuses a fault
-//! that was planted and not met.
+//! that was planted and not met. The world begins as its author makes it: one proof from an empty world, and one from
+//! a world where everything stands already, say that an undo takes away what its walk made, and nothing else.
 
 mod cell;
 mod rig;

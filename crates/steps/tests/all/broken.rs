@@ -246,3 +246,66 @@ fn a_fault_that_does_not_fire_proves_nothing() {
     assert!(found.has(|cell, why| matches!((cell, why), (Cell::Fuse { .. }, Complaint::FaultDidNotFire))));
     assert!(found.has(|cell, why| matches!((cell, why), (Cell::FuseCrash { .. }, Complaint::FaultDidNotFire))));
 }
+
+/// A room in which the errand has been run before.
+struct Furnished(Room);
+
+impl Furnished {
+    fn new() -> Self {
+        let room = Room::default();
+        room.0.put("box", "full").expect("no fuse is set");
+        Furnished(room)
+    }
+}
+
+impl World for Furnished {
+    type Context = Errand;
+    type Snapshot = <Room as World>::Snapshot;
+    fn fresh(&self) -> Self {
+        Self::new()
+    }
+    fn context(&self) -> Errand {
+        self.0.context()
+    }
+    fn snapshot(&self) -> Self::Snapshot {
+        self.0.snapshot()
+    }
+    fn calls(&self) -> usize {
+        self.0.calls()
+    }
+    fn set_fuse(&self, after: usize, blow: Blow) {
+        self.0.set_fuse(after, blow);
+    }
+    fn fuse_blown(&self) -> bool {
+        self.0.fuse_blown()
+    }
+}
+
+/// Where everything stands already, the clean world is the finished one: an undo may take away only what its own walk
+/// has made.
+#[test]
+fn an_undo_that_takes_what_it_did_not_make_is_seen() {
+    const WRONG: Table<Errand> = table(&[BOX]);
+    prove(&WRONG, &Room::default()).expect("right in an empty room");
+    let found = prove(&WRONG, &Furnished::new()).expect_err("the box was there before");
+    assert!(
+        found.has(|cell, why| matches!((cell, why), (Cell::Fail { at: 0, .. }, Complaint::NotClean { .. }))),
+        "{found}"
+    );
+    const RIGHT: Table<Errand> = table(&[
+        Step {
+            name: "look",
+            run: |e| {
+                e.made = e.shelf.has("box")?.then(|| "by somebody before".to_owned());
+                Ok(())
+            },
+            undo: nothing,
+        },
+        Step {
+            undo: |e| if e.made.is_some() { Ok(()) } else { e.shelf.take("box") },
+            ..BOX
+        },
+    ]);
+    prove(&RIGHT, &Room::default()).expect("proven in an empty room");
+    prove(&RIGHT, &Furnished::new()).expect("and in a furnished one");
+}
