@@ -1,5 +1,5 @@
-//! What all threads of one executor share, and the only ways to change it. Locks are held one at a time, and the
-//! journal's is the one under which a task changes its state.
+//! What all threads of one executor share, and the only ways to change it. The journal's lock is the one under which
+//! a task changes its state; whoever holds it may take another, and whoever holds another never takes it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;

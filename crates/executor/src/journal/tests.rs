@@ -381,14 +381,14 @@ proptest! {
 
     /// Whatever is done, with restarts and compactions in between, reading it again gives the same book.
     #[test]
-    fn replays_add_up_to_the_same(moves in prop::collection::vec(0_u8..6, 1..30)) {
+    fn replays_add_up_to_the_same(moves in prop::collection::vec(0_u8..7, 1..30)) {
         let place = Place::new();
         let mut journal = place.open().expect("new");
         let mut now = 0;
         for step in moves {
             now += 50;
             let open = journal.book().open().map(|(id, open)| (id, open.payload.start_by)).next();
-            let pending = journal.book().pending().map(|(id, finished)| (id, finished.start_by)).next();
+            let pending = journal.book().pending().map(|(id, finished)| finished.acknowledged(id, 200)).next();
             match (step, open, pending) {
                 (0, _, _) => drop(journal.append(Entry::Claimed(claim(now, 1, Some("user/a"))), at(now)).expect("room")),
                 (1, Some((task_id, _)), _) => {
@@ -398,8 +398,11 @@ proptest! {
                 (2, Some((task_id, start_by)), _) => {
                     journal.append(done(task_id, start_by, 50), at(now)).expect("room");
                 }
-                (3, _, Some((task_id, start_by))) => {
-                    journal.append(acked(task_id, start_by), at(now)).expect("room");
+                (3, _, Some(acked)) => drop(journal.append(acked, at(now)).expect("room")),
+                (5, _, _) => {
+                    let Entry::Done(done) = done(TaskId::new(), at(now + 600), 50) else { unreachable!() };
+                    let refused = Done { refused: true, ..done };
+                    journal.append(Entry::Done(refused), at(now)).expect("room");
                 }
                 (4, _, _) => journal.compact(at(now)).expect("room"),
                 _ => {}
