@@ -15,14 +15,17 @@ pub struct Tenant {
     pub owner: AllocationId,
 }
 
-/// Every `ensure_no_x` leaves what belongs to somebody else alone. Those that go by name ([`Users::ensure_no_account`],
-/// `_home`, `_keys`) then have nothing to do and succeed, because they also undo an `ensure_x` that was refused; those
-/// that go by uid refuse.
+/// Every `ensure_no_x` leaves what belongs to somebody else alone, and so does it with everything of a uid that cannot
+/// be shown to be this tenant's: by the mark in its account, or by a record that is durable before the account is made
+/// and ends with [`Users::prove_absent`]. Those that go by name ([`Users::ensure_no_account`], `_home`, `_keys`) then
+/// have nothing to do and succeed, because they also undo an `ensure_x` that was refused; those that go by uid only
+/// look, and refuse if something is there.
 pub trait Users: Send + Sync {
     /// Fails with `user_refused` or `uid_refused` if name or uid belong to somebody else; absent is no error.
     fn refuse_foreign(&self, tenant: &Tenant) -> Result<()>;
 
     /// An account that can log in by key only, in no group but its own and, with `gpu_access`, `video` and `render`.
+    /// Refused for a uid that has left traces on the host.
     fn ensure_account(&self, tenant: &Tenant, gpu_access: bool) -> Result<()>;
     /// Locks it, ends its processes, removes it. Leaves its files.
     fn ensure_no_account(&self, tenant: &Tenant) -> Result<()>;
@@ -42,7 +45,7 @@ pub trait Users: Send + Sync {
     fn ensure_locked(&self, tenant: &Tenant) -> Result<()>;
     /// No cron table, no at job, no lingering session manager.
     fn ensure_no_schedules(&self, tenant: &Tenant) -> Result<()>;
-    /// Kills until nothing of the uid runs; gives how many were killed.
+    /// Kills until nothing of the uid runs or is scheduled; gives how many were killed.
     fn ensure_no_processes(&self, tenant: &Tenant) -> Result<u32>;
     /// Removes everything of the uid on writable local mounts, the home directory too.
     fn ensure_no_files(&self, tenant: &Tenant) -> Result<()>;
@@ -52,7 +55,7 @@ pub trait Users: Send + Sync {
     /// Looks for each kind of leftover. Removes nothing.
     fn absent(&self, tenant: &Tenant) -> Result<Absent>;
 
-    /// `absence_not_proved` unless nothing is left.
+    /// `absence_not_proved` unless nothing is left. Then nothing need be remembered of the tenant either.
     fn prove_absent(&self, tenant: &Tenant) -> Result<Absent> {
         let absent = self.absent(tenant)?;
         match absent.left() {

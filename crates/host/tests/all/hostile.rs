@@ -29,18 +29,15 @@ pub(crate) fn deprovision(users: &dyn Users, tenant: &Tenant) -> host::Result<u3
     Ok(killed)
 }
 
-/// Each process starts its successor and ends, so that whoever lists processes meets only the dead; some of them also
-/// schedule themselves anew.
+/// Each process starts its successor and ends, so that whoever lists processes meets only the dead.
 #[test]
 fn processes_that_fork_faster_than_one_can_look_are_killed() {
     on_a_tree(|tree| {
         let (users, ada) = (&*tree.host.users, tenant("ada", UID));
         users.ensure_account(&ada, false).expect("account");
         users.ensure_home(&ada).expect("home");
-        let linger = path("var/lib/systemd/linger");
-        fs::set_permissions(&linger, fs::Permissions::from_mode(0o777)).expect("as if by logind");
         let script = path("tmp/hop");
-        let text = format!("#!/bin/sh\n: > {}/ada\n\"$0\" &\n", linger.display());
+        let text = "#!/bin/sh\n\"$0\" &\n";
         fs::write(&script, text).expect("write");
         fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).expect("executable");
         let mut neighbour = tree.process(20002);
@@ -53,6 +50,21 @@ fn processes_that_fork_faster_than_one_can_look_are_killed() {
         assert!(neighbour.try_wait().expect("look").is_none(), "nobody else is hit");
         neighbour.kill().expect("kill");
         neighbour.wait().expect("wait");
+    });
+}
+
+/// Whoever still runs can ask for a successor until the very end.
+#[test]
+fn what_is_scheduled_while_processes_are_killed_goes_with_them() {
+    on_a_tree(|tree| {
+        let (users, ada) = (&*tree.host.users, tenant("ada", UID));
+        users.ensure_account(&ada, false).expect("account");
+        users.ensure_no_schedules(&ada).expect("schedules");
+        let mut process = tree.process(UID);
+        let linger = tree.plant("var/lib/systemd/linger/ada", 0);
+        assert_eq!(users.ensure_no_processes(&ada).expect("killed"), 1);
+        assert!(!linger.exists());
+        process.wait().expect("dead");
     });
 }
 
@@ -158,6 +170,7 @@ fn what_has_a_uid_that_is_not_shown_to_be_ours_is_left_alone() {
         fs::File::create_new(path("dev/mqueue/queue")).expect("a queue");
         std::os::unix::fs::chown(path("dev/mqueue/queue"), Some(UID), Some(UID)).expect("chown");
         let cron = tree.plant("var/spool/cron/crontabs/ada", 0);
+        let home = tree.plant_dir("home/ada", UID);
         let refused = |outcome: host::Result<()>| {
             let error = outcome.expect_err("not ours");
             assert_eq!(error.code(), Code::UidRefused, "{error}");
@@ -167,7 +180,9 @@ fn what_has_a_uid_that_is_not_shown_to_be_ours_is_left_alone() {
         refused(users.ensure_no_ipc(&ada));
         refused(users.ensure_no_schedules(&ada));
         refused(users.ensure_account(&ada, false));
-        assert!(process.try_wait().expect("look").is_none() && file.exists() && cron.exists());
+        users.ensure_no_home(&ada).expect("left alone");
+        users.ensure_no_account(&ada).expect("left alone");
+        assert!(process.try_wait().expect("look").is_none() && file.exists() && cron.exists() && home.exists());
         // Each of the traces alone is enough for a new account to be refused.
         fs::remove_file(&cron).expect("remove");
         process.kill().expect("kill");
@@ -176,6 +191,8 @@ fn what_has_a_uid_that_is_not_shown_to_be_ours_is_left_alone() {
         fs::remove_file(path("dev/mqueue/queue")).expect("remove");
         refused(users.ensure_account(&ada, false));
         fs::remove_file(&file).expect("remove");
+        refused(users.ensure_account(&ada, false));
+        fs::remove_dir(&home).expect("remove");
         users.ensure_account(&ada, false).expect("now it is free");
         assert!(path("var/lib/gpuaas/executor/users/20001.json").exists());
         deprovision(users, &ada).expect("gone");

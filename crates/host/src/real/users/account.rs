@@ -53,14 +53,9 @@ impl Users {
         let lock = self.lock()?;
         for _ in 0..ROUNDS {
             let seen = self.observe(tenant)?;
-            // What cannot be shown to be ours is left alone: this also undoes what was refused.
-            let is_ours = match self.is_shown_ours(tenant, &seen) {
-                Err(Error::UserRefused { .. } | Error::UidRefused { .. }) => false,
-                other => other?,
-            };
             if seen.is_nothing() {
                 return self.forget_unopened(tenant);
-            } else if !is_ours {
+            } else if self.leaves_alone(tenant, &seen)? {
                 return Ok(());
             } else if seen.passwd.is_some() {
                 self.expire(tenant, &lock)?;

@@ -21,7 +21,7 @@ const REMOVAL_LIMIT: Duration = Duration::from_secs(140);
 /// No tree of the host's own is as deep; a tenant's is not walked but taken away.
 const MAX_DEPTH: usize = 200;
 const MAX_NAMED: usize = 20;
-/// Where anybody may leave something, and where the uid's predecessor may have lived.
+/// Where anybody may leave something.
 const OPEN_TO_ALL: [&str; 3] = ["tmp", "var/tmp", "dev/shm"];
 
 impl Users {
@@ -60,7 +60,7 @@ impl Users {
         Ok(found)
     }
 
-    /// The same in the few places where a stranger's files would be met first.
+    /// The same in the few places where a stranger's files would be met first: those open to all, and among the homes.
     pub(super) fn find_files_in_the_open(&self, uid: u32, deadline: Deadline) -> Result<Vec<String>> {
         let mut walk = Walk::new(uid, None, deadline);
         for place in OPEN_TO_ALL {
@@ -70,6 +70,16 @@ impl Users {
                 Ok(dir) => walk.dir(&dir, &path, 0)?,
                 Err(Errno::NOENT) => {}
                 Err(error) => return Err(error).doing(|| format!("open {}", path.display())),
+            }
+        }
+        let (path, homes) = (self.path("home"), self.homes()?);
+        for entry in Dir::read_from(&homes).doing(|| "list /home".to_owned())? {
+            let entry = entry.doing(|| "list /home".to_owned())?;
+            match statat(&homes, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW) {
+                Ok(stat) if stat.st_uid != uid => {}
+                Err(Errno::NOENT) => {}
+                // What cannot be looked at may be theirs.
+                Ok(_) | Err(_) => walk.note(&path.join(entry.file_name().to_string_lossy().as_ref())),
             }
         }
         Ok(walk.found)

@@ -53,6 +53,9 @@ impl Users {
 
     pub(super) fn remove_keys(&self, tenant: &Tenant) -> Result<()> {
         let _lock = self.lock()?;
+        if self.leaves_alone(tenant, &self.observe(tenant)?)? {
+            return Ok(());
+        }
         let Some(home) = self.open_home(tenant)? else {
             return Ok(());
         };

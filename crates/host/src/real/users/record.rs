@@ -54,6 +54,14 @@ impl Users {
         }
     }
 
+    /// Verbs that go by name also undo what was refused: to them somebody else's is nothing to do.
+    pub(super) fn leaves_alone(&self, tenant: &Tenant, seen: &Seen) -> Result<bool> {
+        match self.is_shown_ours(tenant, seen) {
+            Err(Error::UserRefused { .. } | Error::UidRefused { .. }) => Ok(true),
+            ours => ours.map(|ours| !ours),
+        }
+    }
+
     /// Before an account is made. A uid that has left traces on the host is somebody's, whatever the account files say.
     pub(super) fn claim(&self, tenant: &Tenant, seen: &Seen, deadline: Deadline) -> Result<()> {
         match self.record(tenant.uid)? {
