@@ -170,3 +170,17 @@ impl<'a> Walk<'a> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Error;
+
+    #[test]
+    fn a_walk_ends_with_the_time_of_its_verb() {
+        let root = open("/", OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty()).expect("a root");
+        let mut walk = Walk::new(20001, None, Deadline::within(Duration::ZERO, "looking"));
+        let outcome = walk.dir(&root, Path::new("/"), 0);
+        assert!(matches!(outcome, Err(Error::Timeout { what: "looking", .. })));
+    }
+}
