@@ -41,7 +41,8 @@ impl Default for Pace {
     fn default() -> Self {
         let s = Duration::from_secs;
         Self {
-            retry: (s(1), s(60)),
+            // Well below the time after which a silent node is stale: a short outage must not make the fleet look dead.
+            retry: (s(1), s(30)),
             executor_retry: (Duration::from_millis(100), s(5)),
             executor_answer: s(20),
             handoff: s(1),
@@ -70,7 +71,7 @@ impl Pace {
 /// What to do about a call that did not work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// Try again, 1–60 s jittered.
+    /// Try again, 1–30 s jittered.
     Retry,
     /// Something before the platform turned us away.
     Edge { retry_after_s: Option<u64> },
@@ -114,13 +115,13 @@ pub fn next(error: &CallError) -> Next {
         } => match code {
             Some(Code::SessionSuperseded) => Next::Superseded,
             Some(Code::SessionRequired) => Next::Session,
-            Some(Code::CertExpired | Code::CertUnknown) => Next::Renew,
+            // The device credential may still stand: then a new certificate is one call away.
+            Some(Code::CertExpired | Code::CertUnknown | Code::CertRevoked) => Next::Renew,
             Some(
                 Code::NodeQuarantined
                 | Code::AgentIncompatible
                 | Code::NodeCloned
                 | Code::NodeRemoved
-                | Code::CertRevoked
                 | Code::SimulatedNodeRefused,
             ) => Next::Slow,
             _ => match (*status, *retry_after_s) {

@@ -19,12 +19,13 @@ use crate::output::Format;
 use crate::secret::Secret;
 
 /// Every variable that this program looks at, and nothing else.
-const VARIABLES: [&str; 10] = [
+const VARIABLES: [&str; 11] = [
     "GPUAAS_URL",
     "GPUAAS_TOKEN",
     "GPUAAS_PROFILE",
     "GPUAAS_CONFIG_DIR",
     "GPUAAS_CA_FILE",
+    "GPUAAS_DEV_STATE",
     "HOME",
     "NO_COLOR",
     "TERM",

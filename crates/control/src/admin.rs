@@ -25,19 +25,30 @@ pub async fn trust_init(app: &App) -> anyhow::Result<String> {
 /// `gpuaasd admin bootstrap NAME`. The secret goes to standard output once.
 pub async fn bootstrap(app: &App, name: &str) -> anyhow::Result<String> {
     let token = bootstrap_admin(&app.db, name).await?;
-    Ok(shown(name, &token))
+    Ok(shown(app, name, &token))
 }
 
 /// `gpuaasd admin token NAME`: whoever can run programs on the server is not locked out. Audited.
 pub async fn token(app: &App, name: &str) -> anyhow::Result<String> {
     let token = admin_token(&app.db, name).await?;
-    Ok(shown(name, &token))
+    Ok(shown(app, name, &token))
 }
 
-fn shown(name: &str, token: &NewToken) -> String {
+fn shown(app: &App, name: &str, token: &NewToken) -> String {
     format!(
-        "{}\n\nThis token of {name} is shown once and ends at {}. Use it:\n  printf %s TOKEN | gpuaas auth login --url URL --with-token\n",
+        "{}\n\nThis token of {name} is shown once and ends at {}. Use it:\n  printf %s TOKEN | gpuaas auth login --url {} --with-token\n",
         token.secret.reveal(),
-        token.expires_at
+        token.expires_at,
+        public_url(app)
     )
+}
+
+/// As far as the server itself knows it; behind an edge people use another name.
+fn public_url(app: &App) -> String {
+    let scheme = if app.config.public_cert_file.is_some() {
+        "https"
+    } else {
+        "http"
+    };
+    format!("{scheme}://{}", app.config.listen_public)
 }

@@ -57,5 +57,6 @@ pub async fn run(roles: &[Role], mut config: Config) -> anyhow::Result<()> {
     if let Some(managed) = managed {
         managed.stop().await?;
     }
+    tracing::info!("stopped");
     outcome
 }

@@ -202,7 +202,14 @@ async fn node(
         profile.as_str(),
         node.state
     );
-    done("node", &label, since);
+    if node.state == NodeState::Ready {
+        done("node", &label, since);
+    } else {
+        say(&format!(
+            "  ! node      {label}; its logs: {}",
+            running.dir.log().display()
+        ));
+    }
     Ok(running)
 }
 
@@ -243,13 +250,14 @@ fn ready(wish: &Wish, platform: &Platform, began: Instant) {
         began.elapsed().as_secs_f64(),
         platform.public_urls[0]
     ));
-    say(&format!("Try   {gpuaas} node probe {FIRST}"));
-    // Pasted, it must forget this state and no other.
-    let place = if wish.state_dir == crate::state::default_dir() {
-        String::new()
+    // Pasted, both lines must reach this state and no other.
+    let (before, place) = if wish.state_dir == crate::state::default_dir() {
+        (String::new(), String::new())
     } else {
-        format!(" --state {}", wish.state_dir.display())
+        let dir = wish.state_dir.display();
+        (format!("GPUAAS_DEV_STATE={dir} "), format!(" --state {dir}"))
     };
+    say(&format!("Try   {before}{gpuaas} node probe {FIRST}"));
     say(&format!(
         "Stop  Ctrl-C, state is kept · Reset  {}{place} reset · Logs  {}",
         shorter(&wish.exe),

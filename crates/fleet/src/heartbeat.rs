@@ -38,32 +38,49 @@ pub async fn beat(
 /// Keeps the leases of what is named. That a task has started is a decision, with its event and audit row in the same
 /// transaction; that it goes on is not.
 async fn keep(fleet: &Fleet, caller: &NodeCaller, actor: &Actor, session: SessionId, held: &[HeldTask]) -> Answer<()> {
-    let starting: Vec<Uuid> = held
+    let said: Vec<Uuid> = held
         .iter()
         .filter(|t| t.started_at.is_some())
         .map(|t| t.task_id.uuid())
         .collect();
-    let news = !starting.is_empty() && tasks::any_not_started(fleet.app.db.read(), &starting).await?;
-    if !news {
-        let mut conn = fleet.app.db.bookkeeping().acquire().await?;
-        let named = name(&mut conn, fleet, caller, session, held).await?;
-        // A beat that only keeps a lease is nobody's news.
-        if named.iter().any(|task| task.changed) {
-            fleet.app.wake.raise(Topic::Tasks);
-        }
-        return Ok(());
+    let news = match said.is_empty() {
+        true => Vec::new(),
+        false => tasks::not_started(fleet.app.db.read(), &said).await?,
+    };
+    let Some(first) = news.first() else {
+        return renew(fleet, caller, session, held).await;
+    };
+    let mut change = fleet.app.db.change(actor, "task.start", TaskId::from(*first)).await?;
+    let named = name(change.conn(), fleet, caller, session, held).await?;
+    let started: Vec<Uuid> = named
+        .iter()
+        .filter(|t| t.started && t.was != "started")
+        .map(|t| t.id)
+        .collect();
+    if !started.contains(first) {
+        // Another beat was faster, or the fence was an old one: then there is nothing to tell of it.
+        change.rollback().await?;
+        return renew(fleet, caller, session, held).await;
     }
-    let mut change = fleet.app.db.change(actor, "node.heartbeat", caller.node_id).await?;
-    for task in name(change.conn(), fleet, caller, session, held).await? {
-        if task.started && task.was != "started" {
-            let id = TaskId::from(task.id);
-            change
-                .also("task.start", id)
-                .event("task.started", id, json!({ "node_id": caller.node_id }));
+    for id in started.into_iter().map(TaskId::from) {
+        if id.uuid() != *first {
+            change.also("task.start", id);
         }
+        change.event("task.started", id, json!({ "node_id": caller.node_id }));
     }
     change.wake(Topic::Tasks);
     change.commit().await?;
+    Ok(())
+}
+
+/// Leases only.
+async fn renew(fleet: &Fleet, caller: &NodeCaller, session: SessionId, held: &[HeldTask]) -> Answer<()> {
+    let mut conn = fleet.app.db.bookkeeping().acquire().await?;
+    let named = name(&mut conn, fleet, caller, session, held).await?;
+    // A beat that only keeps a lease is nobody's news.
+    if named.iter().any(|task| task.changed) {
+        fleet.app.wake.raise(Topic::Tasks);
+    }
     Ok(())
 }
 

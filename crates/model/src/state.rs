@@ -31,15 +31,17 @@ macro_rules! states {
         impl std::str::FromStr for $name {
             type Err = UnknownState;
             fn from_str(text: &str) -> Result<Self, UnknownState> {
-                Self::ALL.iter().copied().find(|s| s.as_str() == text).ok_or_else(|| UnknownState(text.to_owned()))
+                let all = || Self::ALL.iter().map(|s| s.as_str()).collect::<Vec<_>>().join(", ");
+                let found = Self::ALL.iter().copied().find(|s| s.as_str() == text);
+                found.ok_or_else(|| UnknownState(text.to_owned(), all()))
             }
         }
     };
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("no such state: {0:?}")]
-pub struct UnknownState(pub String);
+#[error("{0:?} is none of: {1}")]
+pub struct UnknownState(pub String, pub String);
 
 states! {
     /// Where a task is. Ends are ends: no move leaves them.

@@ -37,6 +37,10 @@ impl DevServer {
 
 /// Where root keeps it, and everybody else; who names a state directory is asked there first.
 fn places(vars: &BTreeMap<String, String>) -> Vec<PathBuf> {
+    // Named outright, as for `gpuaas-dev` itself: then no other one is meant.
+    if let Some(state) = vars.get("GPUAAS_DEV_STATE") {
+        return vec![PathBuf::from(state)];
+    }
     let named = vars.contains_key("XDG_STATE_HOME");
     let own = place::under_home(vars, "XDG_STATE_HOME", ".local/state").map(|state| state.join("gpuaas/dev"));
     let of_root = geteuid().is_root().then(|| PathBuf::from("/var/lib/gpuaas/dev"));

@@ -57,7 +57,7 @@ pub(crate) enum Verb {
         #[arg(long, value_parser = duration::parse, default_value = "2m")]
         timeout: Duration,
     },
-    /// How the node is rented out: in slices, or whole
+    /// How the node is rented out: as slices, or as one machine
     Mode {
         /// An id or a name
         node: String,
@@ -73,6 +73,9 @@ pub(crate) enum Verb {
         /// Why, for the audit log
         #[arg(long, default_value = "released by operator")]
         reason: String,
+        /// Taken like the other verbs' --yes; this one never asks
+        #[arg(long, short)]
+        yes: bool,
     },
     /// Take the node out for good: its certificates are revoked, its name becomes free
     #[command(visible_alias = "rm")]
@@ -125,7 +128,9 @@ pub(crate) async fn run(verb: Verb, session: &mut Session) -> Result<(), Failure
             session.confirm(yes, &format!("quarantine {}", text::plain(&node)))?;
             act(session, &node, "quarantine", &NodeReason { reason }).await
         }
-        Verb::Unquarantine { node, reason } => act(session, &node, "unquarantine", &NodeReason { reason }).await,
+        Verb::Unquarantine { node, reason, yes: _ } => {
+            act(session, &node, "unquarantine", &NodeReason { reason }).await
+        }
         Verb::Remove(Reasoned { node, reason, yes }) => {
             session.confirm(yes, &format!("remove {} for good", text::plain(&node)))?;
             act(session, &node, "remove", &NodeReason { reason }).await

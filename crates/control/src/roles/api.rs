@@ -31,6 +31,12 @@ pub async fn run(app: App, stop: Stop) -> anyhow::Result<()> {
 /// Serves until told to stop; returns when every request under way was answered.
 pub async fn serve_on(app: App, ports: Ports, stop: Stop) -> anyhow::Result<()> {
     let fleet = Fleet::open(app.clone(), stop.token()).await?;
+    tracing::info!(
+        public = %ports.public.local_addr()?,
+        node = %ports.node.local_addr()?,
+        enrol = %ports.enrol.local_addr()?,
+        "listening"
+    );
     let mut loops = JoinSet::new();
     work::spawn(&fleet, &mut loops);
     loops.spawn(audit::sealer(app.db.clone(), stop.token()));

@@ -20,6 +20,8 @@ pub struct TaskRow {
     pub node_id: Uuid,
     pub node_name: String,
     pub simulated: bool,
+    pub node_state: String,
+    pub node_state_reason: Option<String>,
     pub node_epoch: i64,
     pub task_type: String,
     pub payload_sha256: Vec<u8>,
@@ -57,7 +59,7 @@ impl TaskRow {
 macro_rules! select_task {
     ($rest:literal) => {
         concat!(
-            "select t.id, t.op_id, t.node_id, n.name as node_name, n.simulated, t.node_epoch, t.task_type, t.payload_sha256,
+            "select t.id, t.op_id, t.node_id, n.name as node_name, n.simulated, n.state as node_state, n.state_reason as node_state_reason, t.node_epoch, t.task_type, t.payload_sha256,
                     t.state, t.phase, t.fence, t.cancel_at, t.actor_ref, t.correlation_id, t.created_at, t.start_by,
                     t.dispatched_at, t.started_at, t.ended_at, t.lease_until, t.code, t.detail, t.timings, t.undone,
                     t.output, t.result, t.version
@@ -258,11 +260,11 @@ pub async fn to_cancel(pool: &PgPool, node: NodeId) -> sqlx::Result<Vec<TaskId>>
     Ok(ids.into_iter().map(Into::into).collect())
 }
 
-/// Is any of these handed out and not known to have started?
-pub async fn any_not_started(pool: &PgPool, ids: &[Uuid]) -> sqlx::Result<bool> {
-    sqlx::query_scalar("select exists (select from task where id = any($1) and state in ('dispatched', 'unknown'))")
+/// Which of these are handed out and not known to have started?
+pub async fn not_started(pool: &PgPool, ids: &[Uuid]) -> sqlx::Result<Vec<Uuid>> {
+    sqlx::query_scalar("select id from task where id = any($1) and state in ('dispatched', 'unknown') order by id")
         .bind(ids)
-        .fetch_one(pool)
+        .fetch_all(pool)
         .await
 }
 

@@ -2,7 +2,7 @@
 
 use base::http::Answer;
 use model::api::{TaskView, Waiting};
-use model::state::TaskState;
+use model::state::{NodeState, TaskState};
 
 use super::TaskRow;
 
@@ -37,6 +37,15 @@ pub fn view(row: TaskRow) -> Answer<TaskView> {
 fn waiting(row: &TaskRow, state: TaskState) -> Option<Waiting> {
     let node = &row.node_name;
     let (reason, since, verb) = match state {
+        TaskState::Queued if row.node_state == NodeState::Quarantined.as_str() => {
+            let why = row.node_state_reason.as_deref().unwrap_or("no reason given");
+            let reason = format!("the node is quarantined: {why}");
+            return Some(Waiting {
+                reason,
+                since: row.created_at.into(),
+                verb: format!("gpuaas node show {node}"),
+            });
+        }
         TaskState::Queued => (
             "the node has not asked for it yet",
             row.created_at,
