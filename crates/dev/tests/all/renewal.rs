@@ -129,3 +129,21 @@ async fn a_revoked_certificate_is_refused_within_five_seconds_on_what_is_open() 
     assert!(again.is_err(), "there is nothing left to revoke");
     town.end().await;
 }
+
+/// The certificate is over, the device that vouches for it is not: the node it belongs to needs nobody's help.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_whose_certificate_was_revoked_gets_a_new_one_by_itself() {
+    let town = Town::tuned(EXE, long_held).await;
+    let (node, mut running) = town.node("robbed", Profile::Cpu).await;
+    let serial = town.show_node(node).await.certificate.expect("a certificate").serial;
+    let path = format!("/v1/nodes/{node}/certificates/{serial}/revoke");
+    let body = json!({ "reason": "its working key was copied" });
+    town.api().post::<NodeView>(&path, &body).await.expect("revoked");
+    let task = Tenant::new("ada", 20_001).moves_in(&town, node).await;
+    let task = town.until_task(task, TaskState::is_end).await;
+    assert_eq!(task.state, TaskState::Succeeded, "{task:?}");
+    let fresh = town.show_node(node).await.certificate.expect("a certificate").serial;
+    assert_ne!(fresh, serial);
+    running.stop();
+    town.end().await;
+}
