@@ -22,6 +22,9 @@ pub fn enroll(token_text: &str, options: &Options, agent_state_dir: &Path) -> an
     if token.dev && !options.host.is_simulated() {
         anyhow::bail!("{}: {}", Code::DevCaRefused, Code::DevCaRefused.meaning());
     }
+    // Before anything is written: half an enrolment would only confuse.
+    std::fs::metadata(agent_state_dir)
+        .with_context(|| format!("{} is not there: install the agent first", agent_state_dir.display()))?;
     let dir = &options.state_dir;
     durable::ensure_private_dir(dir).with_context(|| format!("make {}", dir.display()))?;
     Keys::ensure(dir)?;

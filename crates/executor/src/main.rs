@@ -4,6 +4,7 @@
 mod config;
 
 use std::io::{IsTerminal, Read};
+use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::Parser;
@@ -11,7 +12,18 @@ use config::{Cli, Command};
 use executor::{Stop, sandbox};
 use model::task::TaskType;
 
-fn main() -> anyhow::Result<()> {
+fn main() -> ExitCode {
+    // One line for a person, whatever RUST_BACKTRACE says.
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("gpuaas-node-executor: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> anyhow::Result<()> {
     log_to_stderr();
     match Cli::parse().command {
         Command::Run(run) => {
