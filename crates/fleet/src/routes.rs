@@ -119,7 +119,7 @@ async fn identify(State(fleet): State<Fleet>, mut request: Request, next: Next) 
         .extensions()
         .get::<wire::serve::Peer>()
         .and_then(|peer| peer.certificate.clone());
-    let answer = match certificate {
+    match certificate {
         None => ApiError::new(Code::Unauthenticated).into_response(),
         Some(certificate) => match fleet.identify(&certificate).await {
             Ok(caller) => {
@@ -160,8 +160,7 @@ async fn identify(State(fleet): State<Fleet>, mut request: Request, next: Next) 
                 }
             }
         },
-    };
-    answer
+    }
 }
 
 /// Around everything that a node-facing listener answers, what no route took included.
