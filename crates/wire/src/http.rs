@@ -12,6 +12,7 @@ use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use http::{HeaderMap, Method, StatusCode, Uri};
 use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Incoming;
 use hyper_util::client::legacy::Client as Pool;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use model::node_api::{ErrorAnswer, ErrorBody, header};
@@ -27,6 +28,8 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Shorter than a server's patience with idle connections, so that we rarely send into one that is closing.
 const POOL_IDLE: Duration = Duration::from_secs(5);
 const MAX_BODY: usize = 1024 * 1024;
+/// How often a request is tried whose connection ended before it was on it.
+const UNSENT_TRIES: u32 = 8;
 
 #[derive(Clone, Debug)]
 pub struct Client {
@@ -184,7 +187,7 @@ impl RequestBuilder<'_> {
         *request.headers_mut() = self.headers;
         let (pool, max_body) = (&self.client.pool, self.client.max_body);
         let exchange = async {
-            let (head, body) = pool.request(request).await.map_err(Error::from_pool)?.into_parts();
+            let (head, body) = exchanged(pool, request).await?.into_parts();
             let body = Limited::new(body, max_body)
                 .collect()
                 .await
@@ -201,6 +204,22 @@ impl RequestBuilder<'_> {
             .await
             .map_err(|late| Error::new(ErrorKind::Timeout, late))?
     }
+}
+
+/// In TLS 1.3 the client is done with the handshake first: a server that dislikes our certificate may have ended the
+/// connection before the request is on it, and then nobody has read why. A request that was never sent can be sent
+/// again without harm, and the next connection tells.
+async fn exchanged(
+    pool: &Pool<Connector, Full<Bytes>>,
+    request: http::Request<Full<Bytes>>,
+) -> Result<http::Response<Incoming>, Error> {
+    for _ in 1..UNSENT_TRIES {
+        match pool.request(request.clone()).await {
+            Err(error) if error::never_sent(&error) => {}
+            answer => return answer.map_err(Error::from_pool),
+        }
+    }
+    pool.request(request).await.map_err(Error::from_pool)
 }
 
 #[derive(Clone, Debug)]

@@ -146,6 +146,11 @@ impl Error {
     }
 }
 
+/// The connection was over before the request was on it, and it is not known why.
+pub(super) fn never_sent(error: &hyper_util::client::legacy::Error) -> bool {
+    tls_cause(error).is_none() && find::<hyper::Error>(error).is_some_and(hyper::Error::is_canceled)
+}
+
 fn find<'a, T: StdError + 'static>(error: &'a (dyn StdError + 'static)) -> Option<&'a T> {
     let mut next = Some(error);
     while let Some(error) = next {
