@@ -4,6 +4,8 @@
 
 pub mod api;
 pub mod children;
+pub mod dice;
+pub mod figures;
 pub mod front;
 pub mod half;
 pub mod platform;

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use base::config::Config;
+use dev::dice::Dice;
 use dev::simnode::SimNode;
 use dev::town::Town;
 use host::pretend::Profile;
@@ -47,19 +48,6 @@ fn comings_and_goings(node: &SimNode) -> BTreeMap<String, (u32, u32)> {
         }
     }
     seen
-}
-
-/// Random, but the same each time; the seed is printed with a failure.
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self, sides: u64) -> u64 {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % sides
-    }
 }
 
 /// Kills agent, executor or both, now and then; they are brought back.
@@ -131,7 +119,7 @@ async fn agent_and_executor_killed_at_random_moments_lose_nothing_and_double_not
     println!("seed {seed}");
     let town = Town::tuned(EXE, brisk).await;
     let (node, mut running) = town.node("cat", Profile::Cpu).await;
-    let ((), tasks) = tokio::join!(kills(&town, &running, Dice(seed)), tenants(&town, node));
+    let ((), tasks) = tokio::join!(kills(&town, &running, Dice::new(seed)), tenants(&town, node));
     all_ended(&town, &tasks).await;
     each_once(&running);
     let starts = running.agent.starts() + running.executor.starts();
