@@ -1,5 +1,6 @@
 grant delete, insert, select on outbox to gpuaas_app
 grant delete, insert, select on renewal_token to gpuaas_app
+grant delete, insert, select, update on task to gpuaas_app
 grant insert, select on audit to gpuaas_app
 grant insert, select on audit_seal to gpuaas_sealer
 grant insert, select on installation to gpuaas_app
@@ -11,7 +12,6 @@ grant insert, select, update on audit_head to gpuaas_sealer
 grant insert, select, update on certificate to gpuaas_app
 grant insert, select, update on enrolment to gpuaas_app
 grant insert, select, update on node to gpuaas_app
-grant insert, select, update on task to gpuaas_app
 grant select on audit to gpuaas_sealer
 grant select on audit_head to gpuaas_app
 grant select on audit_seal to gpuaas_app
@@ -263,6 +263,7 @@ table task constraint task_pkey PRIMARY KEY (id)
 table task constraint task_state_check CHECK ((state = ANY (ARRAY['queued'::text, 'dispatched'::text, 'started'::text, 'unknown'::text, 'succeeded'::text, 'failed'::text, 'expired'::text, 'cancelled'::text])))
 table task index CREATE INDEX task_by_node ON public.task USING btree (node_id, created_at DESC, id DESC)
 table task index CREATE INDEX task_by_time ON public.task USING btree (created_at DESC, id DESC)
+table task index CREATE INDEX task_looked ON public.task USING btree (ended_at) WHERE ((intent_sha256 IS NULL) AND (ended_at IS NOT NULL))
 table task index CREATE INDEX task_open_op ON public.task USING btree (op_id) WHERE (state = ANY (ARRAY['queued'::text, 'dispatched'::text, 'started'::text, 'unknown'::text]))
 table task index CREATE INDEX task_out ON public.task USING btree (node_id) WHERE (state = ANY (ARRAY['dispatched'::text, 'started'::text, 'unknown'::text]))
 table task index CREATE INDEX task_queued ON public.task USING btree (node_id, seq) WHERE (state = 'queued'::text)

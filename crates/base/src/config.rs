@@ -42,6 +42,7 @@ pub struct Config {
     pub wait_hold_s: u64,
     pub probe_every_s: u64,
     pub self_probe_every_s: u64,
+    pub probe_keep_s: u64,
     pub working_cert_life_s: u64,
     pub device_cert_life_s: u64,
     pub identity_sweep_ms: u64,

@@ -44,7 +44,11 @@ enum Command {
         postgres_bin_dir: Option<PathBuf>,
     },
     /// Forget everything: nodes, database, keys
-    Reset,
+    Reset {
+        /// Do not ask
+        #[arg(long, short)]
+        yes: bool,
+    },
     /// Say whether it runs, and where
     Status,
     /// A throw-away PostgreSQL cluster for a test run; prints `ready`, ends with its parent or SIGTERM
@@ -90,7 +94,7 @@ fn main() -> ExitCode {
                 exe,
             })
         }),
-        Command::Reset => verbs::reset(&cli.state),
+        Command::Reset { yes } => verbs::reset(&cli.state, yes),
         Command::Status => verbs::status(&cli.state),
         Command::TestPostgres { dir } => verbs::test_postgres(&dir),
         Command::Executor { dir, profile } => half::executor(dir, profile),

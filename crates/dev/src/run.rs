@@ -215,6 +215,7 @@ async fn node(
 
 /// Waits until the node is ready, in a state that only a person ends, or until the person has had enough.
 async fn settled(api: &Api, name: &str, since: Instant, stop: &Stop) -> anyhow::Result<NodeView> {
+    let mut told = since;
     loop {
         let list: Page<NodeView> = api.get("/v1/nodes?limit=200").await?;
         let node = list
@@ -237,7 +238,16 @@ async fn settled(api: &Api, name: &str, since: Instant, stop: &Stop) -> anyhow::
                 ));
                 return Ok(node);
             }
-            _ => tokio::time::sleep(Duration::from_millis(50)).await,
+            _ => {
+                if told.elapsed() > Duration::from_secs(5) {
+                    told = Instant::now();
+                    let why = node
+                        .waiting
+                        .map_or_else(String::new, |waiting| format!(": {}", waiting.reason));
+                    say(&format!("  … node      {name} is {}{why}", node.state));
+                }
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
         }
     }
 }

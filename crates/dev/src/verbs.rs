@@ -1,16 +1,19 @@
 //! The short verbs of `gpuaas-dev`: what it does besides running.
 
+use std::io::{BufRead as _, IsTerminal as _, Write as _};
 use std::path::Path;
 use std::process::ExitCode;
 
 use base::db::managed::{Managed, Options};
+use model::api::{NodeView, Page};
 use rustix::process::{Signal, set_parent_process_death_signal};
 use wire::stop::Stop;
 
+use crate::api::Api;
 use crate::state::{StateDir, running};
 
-/// Forgets everything, unless it runs.
-pub fn reset(path: &Path) -> anyhow::Result<ExitCode> {
+/// Forgets everything, unless it runs. A person at a terminal is asked first.
+pub fn reset(path: &Path, yes: bool) -> anyhow::Result<ExitCode> {
     if !path.exists() {
         println!("nothing to reset: {} does not exist", path.display());
         return Ok(ExitCode::SUCCESS);
@@ -19,20 +22,56 @@ pub fn reset(path: &Path) -> anyhow::Result<ExitCode> {
         eprintln!("gpuaas-dev: it is running; stop it first");
         return Ok(ExitCode::from(5));
     };
+    if !yes && !agreed(path)? {
+        println!("nothing was changed");
+        return Ok(ExitCode::from(2));
+    }
     std::fs::remove_dir_all(held.path())?;
     println!("{} is gone", path.display());
     Ok(ExitCode::SUCCESS)
 }
 
+fn agreed(path: &Path) -> std::io::Result<bool> {
+    let mut input = std::io::stdin().lock();
+    if !std::io::stdin().is_terminal() {
+        return Ok(true);
+    }
+    print!(
+        "Forget every node, task and key under {}? Type yes to go on: ",
+        path.display()
+    );
+    std::io::stdout().flush()?;
+    let mut answer = String::new();
+    input.read_line(&mut answer)?;
+    Ok(answer.trim() == "yes")
+}
+
 /// Exit 0 if it runs, 3 if not.
 pub fn status(path: &Path) -> anyhow::Result<ExitCode> {
-    if path.exists() && StateDir::take(path)?.is_none() {
-        let url = running(path).map_or_else(|| "starting".to_owned(), |running| running.url);
-        println!("running  {url}");
-        return Ok(ExitCode::SUCCESS);
+    if !path.exists() || StateDir::take(path)?.is_some() {
+        println!("not running");
+        return Ok(ExitCode::from(3));
     }
-    println!("not running");
-    Ok(ExitCode::from(3))
+    let Some(running) = running(path) else {
+        println!("starting");
+        return Ok(ExitCode::SUCCESS);
+    };
+    println!("running  {}", running.url);
+    println!("process  {}", running.pid);
+    println!("logs     {}", path.join("log").display());
+    let api = Api::new(&running.url, &running.token)?;
+    let nodes: anyhow::Result<Page<NodeView>> = crate::runtime()?.block_on(api.get("/v1/nodes?limit=200"));
+    match nodes {
+        Ok(nodes) => nodes.items.iter().for_each(|node| println!("node     {}", about(node))),
+        Err(error) => println!("its API does not answer: {error:#}"),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn about(node: &NodeView) -> String {
+    let why = node.waiting.as_ref().map(|waiting| format!(": {}", waiting.reason));
+    let simulated = if node.simulated { " SIMULATED" } else { "" };
+    format!("{}{simulated} {}{}", node.name, node.state, why.unwrap_or_default())
 }
 
 /// A cluster for one test run. It ends with whoever started it.

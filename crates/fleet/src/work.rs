@@ -15,7 +15,7 @@ use crate::Fleet;
 use crate::metrics::{ALARMS, IDENTITY_AGE, MANIFEST_LEFT, NODES_HELD};
 use crate::node::state;
 use crate::node::store::{self as nodes, ProbeRule};
-use crate::task::{claim, enqueue_probe, store as tasks};
+use crate::task::{claim, enqueue_probe, retention, store as tasks};
 use crate::trust;
 
 /// Starts them. Every process with node-facing listeners runs all of them; each pass is safe to run twice at once.
@@ -26,6 +26,7 @@ pub fn spawn(fleet: &Fleet, loops: &mut JoinSet<()>) {
     loops.spawn(trust_loop(fleet.clone()));
     loops.spawn(task_loop(fleet.clone()));
     loops.spawn(node_loop(fleet.clone()));
+    loops.spawn(retention_loop(fleet.clone()));
 }
 
 async fn identity_loop(fleet: Fleet) {
@@ -128,6 +129,17 @@ pub async fn overdue_tasks(fleet: &Fleet) -> sqlx::Result<()> {
     change.commit().await?;
     metrics::counter!(ALARMS, "code" => "task_unknown").increment(unknown.len() as u64);
     Ok(())
+}
+
+async fn retention_loop(fleet: Fleet) {
+    while fleet.running(tokio::time::sleep(Duration::from_secs(60))).await {
+        let before = fleet.app.clock.now().plus_s(-fleet.limits.probe_keep_s);
+        match retention::forget_looks(fleet.app.db.bookkeeping(), before).await {
+            Ok(0) => {}
+            Ok(gone) => tracing::info!(gone, "old probes were forgotten"),
+            Err(error) => tracing::warn!(%error, "old probes were not forgotten"),
+        }
+    }
 }
 
 async fn node_loop(fleet: Fleet) {

@@ -66,6 +66,7 @@ settings! {
     wait_hold_s          Kind::Count,   "20", "How long a node's request for tasks is held";
     probe_every_s        Kind::Count,   "300", "How often every node is asked for a health probe";
     self_probe_every_s   Kind::Count,   "60", "How often a node reports its own probe";
+    probe_keep_s         Kind::Count,   "604800", "For how long tasks that only looked are kept after their end";
     working_cert_life_s  Kind::Count,   "86400", "Life of a node's working certificate";
     device_cert_life_s   Kind::Count,   "31536000", "Life of a node's device credential: a year";
     identity_sweep_ms    Kind::Count,   "2000", "How often the identity table is read anew";

@@ -15,4 +15,5 @@ macro_rules! migrations {
 migrations! {
     1 = "0001_base",
     2 = "0002_fleet",
+    3 = "0003_retention",
 }

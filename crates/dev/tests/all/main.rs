@@ -9,6 +9,7 @@ mod lifecycle;
 mod played;
 mod puppet;
 mod renewal;
+mod retention;
 mod survival;
 mod tenant;
 mod walk;

@@ -5,6 +5,7 @@
 pub mod claim;
 pub mod enqueue;
 pub mod result;
+pub mod retention;
 pub mod routes;
 pub mod store;
 mod view;
