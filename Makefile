@@ -29,9 +29,9 @@ fmt: ## format every crate
 	@tools/setup.sh lint
 	@tools/format.sh
 
-bench: ## figures with their limits: binary sizes, idle memory; also written to target/bench/ground.json
+bench: ## how fast and how small, with limits, into target/bench; all of it also into bench/results (BENCH="…" runs some)
 	@tools/setup.sh dev
-	@tools/bench.sh
+	@tools/bench.sh $(BENCH)
 
 edit-time: ## CPU seconds from one edited line in a noun crate to a finished check
 	@tools/setup.sh build

@@ -3,6 +3,7 @@
 //! the tests stand on is the same code.
 
 pub mod api;
+pub mod bench;
 pub mod children;
 pub mod dice;
 pub mod figures;

@@ -1,10 +1,11 @@
 //! gpuaas-dev: the platform on one machine, for people who want to see it and for tests. Loopback only; no flag
 //! changes that.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use dev::bench::{self, Bench};
 use dev::run::{Ended, Wish, run};
 use dev::state::default_dir;
 use dev::{half, verbs};
@@ -57,6 +58,16 @@ enum Command {
         #[arg(long)]
         dir: PathBuf,
     },
+    /// Figures with their limits; without names, all of them
+    Bench {
+        benches: Vec<Bench>,
+        /// Where the figures are written, a file for each bench
+        #[arg(long, default_value = "target/bench")]
+        out: PathBuf,
+        /// Where the benches work; should be a real disk
+        #[arg(long, default_value = "/var/tmp")]
+        scratch: PathBuf,
+    },
     #[command(hide = true)]
     Executor {
         #[arg(long)]
@@ -97,6 +108,7 @@ fn main() -> ExitCode {
         Command::Reset { yes } => verbs::reset(&cli.state, yes),
         Command::Status => verbs::status(&cli.state),
         Command::TestPostgres { dir } => verbs::test_postgres(&dir),
+        Command::Bench { benches, out, scratch } => benched(&benches, &out, scratch),
         Command::Executor { dir, profile } => half::executor(dir, profile),
         Command::Agent { dir } => half::agent(dir),
     };
@@ -104,6 +116,12 @@ fn main() -> ExitCode {
         eprintln!("gpuaas-dev: {error:#}");
         ExitCode::FAILURE
     })
+}
+
+fn benched(benches: &[Bench], out: &Path, scratch: PathBuf) -> anyhow::Result<ExitCode> {
+    let exe = std::env::current_exe()?;
+    base::logs::init_to("error", false, std::io::stderr)?;
+    dev::runtime()?.block_on(bench::run(benches, &bench::Place { exe, scratch }, out))
 }
 
 fn platform(wish: Wish) -> anyhow::Result<ExitCode> {

@@ -1,0 +1,76 @@
+//! `gpuaas-dev bench`: how fast, with the limit that was measured in the same run. Each bench is a module with one
+//! `run`, stands on its own ground (durable database, real TLS, real signatures) and takes it away afterwards. One
+//! that cannot run says `not run` and why, and counts as missed; none of them retries until a figure looks well.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::ValueEnum;
+
+use crate::figures::Report;
+
+mod executor_start;
+pub mod sample;
+pub mod stand;
+
+/// Every bench there is. A new one adds its line here and to `Bench::run`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Bench {
+    /// From exec to the answer on its socket
+    ExecutorStart,
+}
+
+impl Bench {
+    /// Also the name of its file of figures.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Bench::ExecutorStart => "executor_start",
+        }
+    }
+
+    async fn run(self, place: &Place) -> anyhow::Result<Report> {
+        let mut report = Report::new(self.as_str());
+        match self {
+            Bench::ExecutorStart => executor_start::run(place, &mut report).await?,
+        }
+        Ok(report)
+    }
+}
+
+/// What a bench is given.
+#[derive(Clone, Debug)]
+pub struct Place {
+    /// Beside the release build's other programs.
+    pub exe: PathBuf,
+    /// On a real disk: what is measured there is whether it is waited for.
+    pub scratch: PathBuf,
+}
+
+impl Place {
+    /// Another program of the same build.
+    pub fn program(&self, name: &str) -> anyhow::Result<PathBuf> {
+        let path = self.exe.with_file_name(name);
+        anyhow::ensure!(path.exists(), "{} is not built", path.display());
+        Ok(path)
+    }
+}
+
+/// Runs these, or all, one after the other; figures go to `<out>/<name>.json`.
+pub async fn run(benches: &[Bench], place: &Place, out: &Path) -> anyhow::Result<ExitCode> {
+    let all = Bench::value_variants();
+    let mut held = true;
+    for bench in if benches.is_empty() { all } else { benches } {
+        println!();
+        match bench.run(place).await {
+            Ok(report) => {
+                report.write(out)?;
+                held &= report.ok();
+            }
+            Err(error) => {
+                println!("not run: {}: {error:#}", bench.as_str());
+                held = false;
+            }
+        }
+    }
+    Ok(if held { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
