@@ -4,7 +4,7 @@ SHELL := /bin/bash
 export PATH := $(PATH):$(HOME)/.cargo/bin
 BIN = $${CARGO_TARGET_DIR:-target}/debug
 
-.PHONY: help dev test test-services lint fmt bench edit-time
+.PHONY: help dev test test-services lint fmt bench torture edit-time
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -32,6 +32,11 @@ fmt: ## format every crate
 bench: ## how fast and how small, with limits, into target/bench; all of it also into bench/results (BENCH="…" runs some)
 	@tools/setup.sh dev
 	@tools/bench.sh $(BENCH)
+
+torture: ## 10,000 tasks under 5,000 kill -9 and 10 % lost messages; figures to target/bench/torture.json (ARGS="…" goes to gpuaas-dev torture)
+	@tools/setup.sh dev
+	@cargo build -p dev --bin gpuaas-dev
+	@exec $(BIN)/gpuaas-dev torture --commit "$$(git rev-parse --short HEAD)" $(ARGS)
 
 edit-time: ## CPU seconds from one edited line in a noun crate to a finished check
 	@tools/setup.sh build

@@ -63,11 +63,22 @@ impl Kept {
         self.lock().starts
     }
 
-    /// Kills it on the spot. It is started again, unless it is held.
-    pub fn kill(&self) {
+    /// Kills it on the spot. It is started again, unless it is held. False: nobody was there to be killed.
+    pub fn kill(&self) -> bool {
+        let mut state = self.lock();
+        if state.killed || state.pid.is_none() {
+            return false;
+        }
+        state.killed = true;
+        signal(state.pid, Signal::KILL);
+        true
+    }
+
+    /// Asks it to end, as a deployment would. It is started again at once.
+    pub fn replace(&self) {
         let mut state = self.lock();
         state.killed = state.pid.is_some();
-        signal(state.pid, Signal::KILL);
+        signal(state.pid, Signal::TERM);
     }
 
     /// Kills it and keeps it down until `release`.

@@ -74,6 +74,10 @@ impl Report {
         self.figures.push(figure);
     }
 
+    pub fn figures(&self) -> &[Figure] {
+        &self.figures
+    }
+
     pub fn ok(&self) -> bool {
         self.figures.iter().all(|figure| figure.ok)
     }

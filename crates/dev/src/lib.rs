@@ -9,10 +9,15 @@ pub mod dice;
 pub mod figures;
 pub mod front;
 pub mod half;
+pub mod history;
+pub mod killer;
 pub mod platform;
+pub mod proxy;
+pub mod replica;
 pub mod run;
 pub mod simnode;
 pub mod state;
+pub mod torture;
 pub mod town;
 pub mod verbs;
 

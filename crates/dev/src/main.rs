@@ -6,9 +6,11 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use dev::bench::{self, Bench};
+use dev::half::{self, Planted};
 use dev::run::{Ended, Wish, run};
 use dev::state::default_dir;
-use dev::{half, verbs};
+use dev::torture::Torture;
+use dev::verbs;
 use host::pretend::Profile;
 use wire::stop::Stop;
 
@@ -68,12 +70,21 @@ enum Command {
         #[arg(long, default_value = "/var/tmp")]
         scratch: PathBuf,
     },
+    /// Kill everything again and again under load, lose a tenth of all messages, and prove that nothing came of it
+    Torture(Torture),
     #[command(hide = true)]
     Executor {
         #[arg(long)]
         dir: PathBuf,
         #[arg(long)]
         profile: Profile,
+        #[arg(long = "break")]
+        planted: Option<Planted>,
+    },
+    #[command(hide = true)]
+    Replica {
+        #[arg(long)]
+        dir: PathBuf,
     },
     #[command(hide = true)]
     Agent {
@@ -109,7 +120,9 @@ fn main() -> ExitCode {
         Command::Status => verbs::status(&cli.state),
         Command::TestPostgres { dir } => verbs::test_postgres(&dir),
         Command::Bench { benches, out, scratch } => benched(&benches, &out, scratch),
-        Command::Executor { dir, profile } => half::executor(dir, profile),
+        Command::Torture(torture) => dev::torture::verb(&torture),
+        Command::Executor { dir, profile, planted } => half::executor(dir, profile, planted),
+        Command::Replica { dir } => dev::replica::run(&dir),
         Command::Agent { dir } => half::agent(dir),
     };
     outcome.unwrap_or_else(|error| {

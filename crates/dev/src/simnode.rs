@@ -9,6 +9,7 @@ use executor::Options as ExecutorOptions;
 use host::pretend::{Pretend, Profile};
 
 use crate::children::{Kept, Program};
+use crate::half::Planted;
 
 /// Where a simulated node keeps its things.
 #[derive(Clone, Debug)]
@@ -82,6 +83,13 @@ pub struct SimNode {
 impl SimNode {
     /// Starts the processes of a node that is, or will be, enrolled.
     pub fn start(exe: &Path, name: &str, dir: NodeDir, profile: Profile) -> Self {
+        Self::with_planted(exe, name, dir, profile, None)
+    }
+
+    /// With a bug, to see whether anybody notices.
+    pub fn with_planted(exe: &Path, name: &str, dir: NodeDir, profile: Profile, planted: Option<Planted>) -> Self {
+        let mut executor = vec!["--profile", profile.as_str()];
+        executor.extend(planted.iter().flat_map(|bug| ["--break", bug.as_str()]));
         let program = |what: &str, extra: &[&str]| Program {
             exe: exe.to_owned(),
             args: [what, "--dir", &dir.path().display().to_string()]
@@ -93,7 +101,7 @@ impl SimNode {
         };
         Self {
             name: name.to_owned(),
-            executor: Kept::start(program("executor", &["--profile", profile.as_str()])),
+            executor: Kept::start(program("executor", &executor)),
             agent: Kept::start(program("agent", &[])),
             dir,
         }

@@ -7,11 +7,14 @@ mod dev_command;
 mod dispatch;
 mod lifecycle;
 mod played;
+mod proxy;
 mod puppet;
 mod renewal;
+mod restarts;
 mod retention;
 mod survival;
 mod tenant;
+mod torture;
 mod walk;
 
 /// The binary that plays agents and executors.

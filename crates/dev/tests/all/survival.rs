@@ -60,13 +60,12 @@ async fn kills(town: &Town, node: &SimNode, mut dice: Dice) {
         if dice.roll(4) > 0 {
             next_effect(node).await;
         }
-        match dice.roll(3) {
-            0 => node.agent.kill(),
-            1 => node.executor.kill(),
-            _ => {
-                node.executor.kill();
-                node.agent.kill();
-            }
+        let victim = dice.roll(3);
+        if victim != 0 {
+            node.executor.kill();
+        }
+        if victim != 1 {
+            node.agent.kill();
         }
     }
 }

@@ -39,7 +39,7 @@ pub struct Ask {
     pub cover: Cover,
 }
 
-/// Signs and queues a task, or finds the one of the same operation that is still under way.
+/// Signs and queues a task, or finds the one of the same operation that is still under way or has done it.
 pub async fn enqueue(fleet: &Fleet, change: &mut Change, ask: &Ask) -> Answer<TaskId> {
     let row = state::lock(change, ask.node).await?;
     let spec = ask.task.task_type().spec();
@@ -52,8 +52,8 @@ pub async fn enqueue(fleet: &Fleet, change: &mut Change, ask: &Ask) -> Answer<Ta
             (op, Some(sha256))
         }
     };
-    if let Some(open) = store::open_of_op(change.conn(), op).await? {
-        return Ok(open.into());
+    if let Some(standing) = store::standing_of_op(change.conn(), op, row.epoch).await? {
+        return Ok(standing.into());
     }
     if store::queued_count(change.conn(), ask.node).await? >= fleet.limits.queue_most {
         return Err(Code::NodeQueueFull.into());

@@ -109,12 +109,16 @@ pub async fn list(pool: &PgPool, filter: &Filter, page: &Page) -> sqlx::Result<V
     .await
 }
 
-/// The task of an operation that has not ended, if there is one.
-pub async fn open_of_op(conn: &mut PgConnection, op: OpId) -> sqlx::Result<Option<Uuid>> {
+/// The task of an operation that is under way, or that has done it in this epoch of its node: whoever asks again
+/// because the answer was lost hears of that one. An operation that ended otherwise may be tried again.
+pub async fn standing_of_op(conn: &mut PgConnection, op: OpId, epoch: i64) -> sqlx::Result<Option<Uuid>> {
     sqlx::query_scalar(
-        "select id from task where op_id = $1 and state in ('queued', 'dispatched', 'started', 'unknown') limit 1",
+        "select id from task where op_id = $1
+           and (state in ('queued', 'dispatched', 'started', 'unknown') or (state = 'succeeded' and node_epoch = $2))
+         order by issue desc limit 1",
     )
     .bind(op.uuid())
+    .bind(epoch)
     .fetch_optional(conn)
     .await
 }

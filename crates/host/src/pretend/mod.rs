@@ -17,7 +17,7 @@ pub use profile::{Profile, ProfileError};
 pub use state::{Account, Leftover, State};
 
 use crate::error::Doing;
-use crate::{Error, Host, Result};
+use crate::{Error, Host, Result, Tenant};
 use fuse::Fuse;
 use store::Store;
 
@@ -37,7 +37,8 @@ impl Pretend {
         Self::new(profile, State::default(), None)
     }
 
-    /// Keeps its state in `dir` and goes on where it was. Effects are logged to `effects.jsonl` beside it.
+    /// Keeps its state in `dir` and goes on where it was. Effects are logged to `effects.jsonl` beside it, and every
+    /// touch to `touches.jsonl`, whether it made a difference or not.
     pub fn in_directory(profile: Profile, dir: &Path) -> Result<Self> {
         let (store, state) = Store::open(dir).doing(|| format!("open the pretend host in {}", dir.display()))?;
         Ok(Self::new(profile, state, Some(store)))
@@ -90,8 +91,32 @@ impl Pretend {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One call of a verb: the fuse may blow before or after its effect, which is durable when the call returns.
-    fn call<T>(&self, verb: &'static str, effect: impl FnOnce(&Profile, &mut State) -> Result<T>) -> Result<T> {
+    /// One call of a verb that changes a tenant's things, or would.
+    fn act<T>(
+        &self,
+        verb: &'static str,
+        tenant: &Tenant,
+        effect: impl FnOnce(&Profile, &mut State) -> Result<T>,
+    ) -> Result<T> {
+        if let Some(store) = &mut self.inner().store {
+            store
+                .touch(verb, tenant.name.as_str(), tenant.uid.get())
+                .doing(|| "write down a touch of the pretend host".to_owned())?;
+        }
+        self.called((verb, tenant.name.as_str()), effect)
+    }
+
+    /// One call of a verb that only looks.
+    fn call<T>(&self, verb: &'static str, look: impl FnOnce(&Profile, &mut State) -> Result<T>) -> Result<T> {
+        self.called((verb, ""), look)
+    }
+
+    /// The fuse may blow before or after the effect, which is kept when the call returns.
+    fn called<T>(
+        &self,
+        (verb, tenant): (&'static str, &str),
+        effect: impl FnOnce(&Profile, &mut State) -> Result<T>,
+    ) -> Result<T> {
         let mut inner = self.inner();
         let Inner {
             profile,
@@ -108,7 +133,7 @@ impl Pretend {
         if changed != *state {
             if let Some(store) = store {
                 store
-                    .keep(verb, state, &changed)
+                    .keep((verb, tenant), state, &changed)
                     .doing(|| "keep the pretend host's state".to_owned())?;
             }
             *state = changed;

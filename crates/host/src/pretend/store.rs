@@ -1,9 +1,12 @@
 //! Where a pretend machine is kept: `state.json`, replaced as a whole, and `effects.jsonl`, one line per effect. The
-//! state says how long the log is; a line written for a state that never became durable is cut at the next start, so
-//! the two never disagree.
+//! state says how long the log is; a line written for a state that was never kept is cut at the next start, so the two
+//! never disagree, and nobody should read further than the state says. Beside them, `touches.jsonl` has a line for
+//! each time that somebody laid hands on a tenant, written before anything came of it and never cut: what was done a
+//! second time without a difference is seen there. All of it survives kill -9; a power cut is nothing that a machine
+//! which is not there can have.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -15,6 +18,7 @@ pub(super) struct Store {
     log: File,
     log_bytes: u64,
     effects: u64,
+    touches: File,
 }
 
 #[derive(Serialize, Deserialize, Default)]
@@ -30,8 +34,20 @@ struct Kept {
 struct Effect<'a> {
     seq: u64,
     verb: &'static str,
+    /// Whose things changed.
+    tenant: &'a str,
     before: Accounts<'a>,
     after: Accounts<'a>,
+}
+
+/// A line of the other log.
+#[derive(Serialize)]
+struct Touch<'a> {
+    /// The process, which tells one life of the executor from the next.
+    life: u32,
+    verb: &'static str,
+    name: &'a str,
+    uid: u32,
 }
 
 type Accounts<'a> = Vec<(&'a str, u32, Option<String>)>;
@@ -49,20 +65,36 @@ impl Store {
             .append(true)
             .open(dir.join("effects.jsonl"))?;
         log.set_len(kept.log_bytes)?;
+        let mut touches = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .read(true)
+            .open(dir.join("touches.jsonl"))?;
+        if !ends_in_a_line(&mut touches)? {
+            // Whoever was killed in the middle of writing it has done nothing yet; the next line stays readable.
+            touches.write_all(b"\n")?;
+        }
         let store = Self {
             dir: dir.to_owned(),
             log,
             log_bytes: kept.log_bytes,
             effects: kept.effects,
+            touches,
         };
         Ok((store, kept.state))
     }
 
-    pub(super) fn keep(&mut self, verb: &'static str, before: &State, after: &State) -> io::Result<()> {
+    pub(super) fn keep(
+        &mut self,
+        (verb, tenant): (&'static str, &str),
+        before: &State,
+        after: &State,
+    ) -> io::Result<()> {
         let seq = self.effects + 1;
         let effect = Effect {
             seq,
             verb,
+            tenant,
             before: accounts(before),
             after: accounts(after),
         };
@@ -71,7 +103,6 @@ impl Store {
         // After a failed attempt there may be a tail that nobody counts.
         self.log.set_len(self.log_bytes)?;
         self.log.write_all(&line)?;
-        self.log.sync_data()?;
         let log_bytes = self.log_bytes + line.len() as u64;
         let kept = serde_json::to_vec(&Kept {
             log_bytes,
@@ -85,12 +116,26 @@ impl Store {
 
     fn replace(&self, bytes: &[u8]) -> io::Result<()> {
         let tmp = self.dir.join("state.json.tmp");
-        let mut file = File::create(&tmp)?;
-        file.write_all(bytes)?;
-        file.sync_all()?;
-        fs::rename(&tmp, self.dir.join("state.json"))?;
-        File::open(&self.dir)?.sync_all()
+        fs::write(&tmp, bytes)?;
+        fs::rename(&tmp, self.dir.join("state.json"))
     }
+
+    pub(super) fn touch(&mut self, verb: &'static str, name: &str, uid: u32) -> io::Result<()> {
+        let life = std::process::id();
+        let mut line = serde_json::to_vec(&Touch { life, verb, name, uid })?;
+        line.push(b'\n');
+        self.touches.write_all(&line)
+    }
+}
+
+fn ends_in_a_line(file: &mut File) -> io::Result<bool> {
+    if file.metadata()?.len() == 0 {
+        return Ok(true);
+    }
+    let mut last = [0];
+    file.seek(SeekFrom::End(-1))?;
+    file.read_exact(&mut last)?;
+    Ok(last == *b"\n")
 }
 
 fn accounts(state: &State) -> Accounts<'_> {

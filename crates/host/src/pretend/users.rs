@@ -14,7 +14,7 @@ impl Users for Pretend {
     }
 
     fn ensure_account(&self, tenant: &Tenant, gpu_access: bool) -> Result<()> {
-        self.call("ensure_account", |_, state| {
+        self.act("ensure_account", tenant, |_, state| {
             claim(state, tenant)?;
             let account = account(tenant, gpu_access);
             state.accounts.insert(tenant.name.to_string(), account);
@@ -23,7 +23,7 @@ impl Users for Pretend {
     }
 
     fn ensure_no_account(&self, tenant: &Tenant) -> Result<()> {
-        self.call("ensure_no_account", |_, state| {
+        self.act("ensure_no_account", tenant, |_, state| {
             if is_shown_ours(state, tenant).is_ok_and(|ours| ours) {
                 state.remove(tenant.uid.get(), Leftover::Process);
                 state.accounts.remove(tenant.name.as_str());
@@ -34,7 +34,7 @@ impl Users for Pretend {
     }
 
     fn ensure_home(&self, tenant: &Tenant) -> Result<String> {
-        self.call("ensure_home", |_, state| {
+        self.act("ensure_home", tenant, |_, state| {
             match state.homes.get(tenant.name.as_str()) {
                 Some(owner) if *owner != tenant.uid.get() => {
                     let why = format!("its home belongs to uid {owner}");
@@ -50,7 +50,7 @@ impl Users for Pretend {
     }
 
     fn ensure_no_home(&self, tenant: &Tenant) -> Result<()> {
-        self.call("ensure_no_home", |_, state| {
+        self.act("ensure_no_home", tenant, |_, state| {
             if state.homes.get(tenant.name.as_str()) == Some(&tenant.uid.get()) {
                 state.homes.remove(tenant.name.as_str());
                 state.keys.remove(tenant.name.as_str());
@@ -60,7 +60,7 @@ impl Users for Pretend {
     }
 
     fn ensure_keys(&self, tenant: &Tenant, keys: &[SshKey]) -> Result<()> {
-        self.call("ensure_keys", |_, state| {
+        self.act("ensure_keys", tenant, |_, state| {
             if state.homes.get(tenant.name.as_str()) != Some(&tenant.uid.get()) {
                 let why = "it has no home of its own".to_owned();
                 return Err(Error::UserRefused {
@@ -74,7 +74,7 @@ impl Users for Pretend {
     }
 
     fn ensure_no_keys(&self, tenant: &Tenant) -> Result<()> {
-        self.call("ensure_no_keys", |_, state| {
+        self.act("ensure_no_keys", tenant, |_, state| {
             if state.homes.get(tenant.name.as_str()) == Some(&tenant.uid.get()) {
                 state.keys.remove(tenant.name.as_str());
             }
@@ -94,7 +94,7 @@ impl Users for Pretend {
     }
 
     fn ensure_locked(&self, tenant: &Tenant) -> Result<()> {
-        self.call("ensure_locked", |_, state| {
+        self.act("ensure_locked", tenant, |_, state| {
             refuse_foreign(state, tenant)?;
             if let Some(account) = state.accounts.get_mut(tenant.name.as_str()) {
                 account.locked = true;
@@ -104,7 +104,7 @@ impl Users for Pretend {
     }
 
     fn ensure_no_schedules(&self, tenant: &Tenant) -> Result<()> {
-        self.call("ensure_no_schedules", |_, state| {
+        self.act("ensure_no_schedules", tenant, |_, state| {
             const KINDS: [Leftover; 3] = [Leftover::Cron, Leftover::At, Leftover::Linger];
             may_touch(state, tenant, &KINDS)?;
             for kind in KINDS {
@@ -115,14 +115,14 @@ impl Users for Pretend {
     }
 
     fn ensure_no_processes(&self, tenant: &Tenant) -> Result<u32> {
-        self.call("ensure_no_processes", |_, state| {
+        self.act("ensure_no_processes", tenant, |_, state| {
             may_touch(state, tenant, &[Leftover::Process])?;
             Ok(u32::from(state.remove(tenant.uid.get(), Leftover::Process)))
         })
     }
 
     fn ensure_no_files(&self, tenant: &Tenant) -> Result<()> {
-        self.call("ensure_no_files", |_, state| {
+        self.act("ensure_no_files", tenant, |_, state| {
             may_touch(state, tenant, &[Leftover::File])?;
             state.remove(tenant.uid.get(), Leftover::File);
             if state.homes.get(tenant.name.as_str()) == Some(&tenant.uid.get()) {
@@ -134,7 +134,7 @@ impl Users for Pretend {
     }
 
     fn ensure_no_ipc(&self, tenant: &Tenant) -> Result<()> {
-        self.call("ensure_no_ipc", |_, state| {
+        self.act("ensure_no_ipc", tenant, |_, state| {
             may_touch(state, tenant, &[Leftover::Ipc])?;
             state.remove(tenant.uid.get(), Leftover::Ipc);
             Ok(())
@@ -146,7 +146,7 @@ impl Users for Pretend {
     }
 
     fn prove_absent(&self, tenant: &Tenant) -> Result<Absent> {
-        let absent = self.call("absent", |_, state| {
+        let absent = self.act("prove_absent", tenant, |_, state| {
             forget_if_absent(state, tenant);
             Ok(absent(state, tenant))
         })?;

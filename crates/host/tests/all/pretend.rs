@@ -95,6 +95,18 @@ fn the_state_survives_its_process_and_the_log_agrees_with_it() {
             .is_some_and(|line| line.starts_with(r#"{"seq":3,"#))
     );
     assert!(open().snapshot().homes.is_empty());
+
+    // Every touch is there, also those that made no difference and the one before a death in the middle of a line.
+    let touches = || fs::read_to_string(dir.0.join("touches.jsonl")).expect("the other log");
+    assert_eq!(touches().lines().count(), 4, "{}", touches());
+    fs::write(dir.0.join("touches.jsonl"), touches() + "{\"life\":7,\"ve").expect("write");
+    open().host().users.ensure_no_home(&ada).expect("nothing to do");
+    let last = touches().lines().last().map(str::to_owned).expect("a line");
+    assert!(
+        last.contains(r#""verb":"ensure_no_home","name":"ada","uid":20001"#),
+        "{last}"
+    );
+    assert_eq!(log().lines().count(), 3, "it made no difference");
 }
 
 #[test]

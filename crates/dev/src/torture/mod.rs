@@ -1,0 +1,18 @@
+//! Torture: tenants move in and out of simulated hosts while agents, executors and api replicas are killed and a share
+//! of all requests and answers is lost. In the end nothing may be lost, doubled or falsely complete; the judge is what
+//! the pretended hosts saw, not what anybody says of themselves.
+
+mod load;
+mod report;
+mod run;
+mod stage;
+mod tenant;
+mod verb;
+mod witness;
+
+pub use report::{Outcome, write};
+pub use run::{Trial, Wish, run};
+pub use stage::{Ground, Stage};
+pub use tenant::Tenant;
+pub use verb::{Torture, verb};
+pub use witness::Witness;

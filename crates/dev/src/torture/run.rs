@@ -1,0 +1,302 @@
+//! One run: set the stage, spoil the roads, let tenants and killers loose, and judge what is left.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use model::id::{OpId, TaskId};
+use tokio::task::JoinSet;
+use uuid::Uuid;
+
+use super::load::{Book, Slot};
+use super::report::Outcome;
+use super::stage::{Ground, Stage};
+use crate::dice::Dice;
+use crate::history::{History, What};
+use crate::killer::{Hand, Kills, Victim};
+use crate::proxy::Policy;
+
+/// The victims, in the order in which kills are counted.
+pub(super) const VICTIMS: [&str; 3] = ["agent", "executor", "api"];
+const AGENT: usize = 0;
+const EXECUTOR: usize = 1;
+const API: usize = 2;
+
+#[derive(Clone, Debug)]
+pub struct Wish {
+    pub seed: u64,
+    pub tasks: u64,
+    pub kills: u64,
+    /// Not before, even if there were tasks and kills enough.
+    pub at_least: Duration,
+    /// Of a hundred requests, and of a hundred answers.
+    pub loss_pct: u64,
+    /// Tenants at once on each node.
+    pub slots: u32,
+    /// If no task ends for this long, something is stuck for good.
+    pub patience: Duration,
+    /// On average so long between two kills on one node.
+    pub kill_every: Duration,
+    /// How often agents, executors and api replicas are chosen, among each other. Zero: never.
+    pub victims: [u64; 3],
+    /// Told each second how far it is.
+    pub progress: fn(&str),
+}
+
+impl Default for Wish {
+    fn default() -> Self {
+        Self {
+            seed: 1,
+            tasks: 10_000,
+            kills: 5_000,
+            at_least: Duration::ZERO,
+            loss_pct: 10,
+            slots: 4,
+            patience: Duration::from_secs(180),
+            kill_every: Duration::from_millis(1200),
+            victims: [4, 5, 4],
+            progress: |line| println!("{line}"),
+        }
+    }
+}
+
+/// Runs to the end and judges. An error means that there was no run to judge.
+pub async fn run(wish: &Wish, ground: &Ground) -> anyhow::Result<Outcome> {
+    let mut trial = Trial::begin(wish, ground).await?;
+    let (stage, kills, book) = (trial.stage.clone(), trial.kills.clone(), trial.book.clone());
+    let killers = async {
+        let mut hands = hands(wish, &stage, &mut trial.dice);
+        let keep_step = || kills.wait_for(book.ended(), wish.tasks);
+        let all = hands.iter_mut().map(|hand| hand.run(&kills, keep_step));
+        futures_util::future::join_all(all).await;
+    };
+    let tenants = async {
+        while let Some(ended) = trial.slots.join_next().await {
+            ended??;
+        }
+        Ok::<(), anyhow::Error>(())
+    };
+    let stuck = tokio::select! {
+        (done, ()) = async { tokio::join!(tenants, killers) } => done.map(|()| false)?,
+        () = watch(wish, &stage, &book, &kills) => true,
+    };
+    drop((stage, kills, book));
+    trial.judge(stuck).await
+}
+
+/// A stage with tenants on it: whatever else happens to it is the caller's.
+pub struct Trial {
+    pub stage: Arc<Stage>,
+    wish: Wish,
+    book: Arc<Book>,
+    kills: Arc<Kills>,
+    dice: Dice,
+    slots: JoinSet<anyhow::Result<()>>,
+    began: Instant,
+}
+
+impl Trial {
+    /// Sets the stage, spoils the roads and lets the tenants in.
+    pub async fn begin(wish: &Wish, ground: &Ground) -> anyhow::Result<Self> {
+        let mut dice = Dice::new(wish.seed);
+        let stage = Arc::new(Stage::set(ground, &mut dice).await?);
+        (wish.progress)(&format!(
+            "seed {}: {} nodes and {} api replicas are up",
+            wish.seed,
+            stage.nodes.len(),
+            stage.replicas.len()
+        ));
+        let began = Instant::now();
+        let until = began + wish.at_least;
+        let book = Arc::new(Book::new(wish.tasks, until, &stage));
+        let kills = Arc::new(Kills::new(wish.kills, until, VICTIMS.len()));
+        stage.set_roads(Policy::Lose {
+            requests_pct: wish.loss_pct,
+            answers_pct: wish.loss_pct,
+        });
+        let mut slots = JoinSet::new();
+        for node in 0..stage.nodes.len() {
+            for slot in 0..wish.slots {
+                let (stage, book, kills) = (stage.clone(), book.clone(), kills.clone());
+                let slot = Slot {
+                    stage,
+                    book,
+                    kills,
+                    node,
+                    slot,
+                };
+                slots.spawn(slot.run());
+            }
+        }
+        Ok(Self {
+            stage,
+            wish: wish.clone(),
+            book,
+            kills,
+            dice,
+            slots,
+            began,
+        })
+    }
+
+    /// Waits until so many more tasks have ended, and says how long it took.
+    pub async fn more(&self, tasks: u64) -> anyhow::Result<Duration> {
+        let (began, before) = (Instant::now(), self.book.ended());
+        while self.book.ended() < before + tasks {
+            anyhow::ensure!(began.elapsed() < self.wish.patience, "no task ends any more");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        Ok(began.elapsed())
+    }
+
+    /// Lets the tenants who are there move out, and judges.
+    pub async fn end(mut self) -> anyhow::Result<Outcome> {
+        self.book.close();
+        let all = async {
+            while let Some(ended) = self.slots.join_next().await {
+                ended??;
+            }
+            Ok::<(), anyhow::Error>(())
+        };
+        let stuck = match tokio::time::timeout(self.wish.patience, all).await {
+            Ok(done) => done.map(|()| false)?,
+            Err(_) => true,
+        };
+        self.judge(stuck).await
+    }
+
+    async fn judge(mut self, stuck: bool) -> anyhow::Result<Outcome> {
+        let (stage, book, counts, took) = (&self.stage, &self.book, self.stage.counts(), self.began.elapsed());
+        stage.set_roads(Policy::Pass);
+        until_all_ended(stage).await;
+        let mut history = book.history()?;
+        landed(stage, &mut history).await?;
+        let starts = stage
+            .nodes
+            .iter()
+            .map(|(_, node)| node.agent.starts() + node.executor.starts());
+        let restarts = stage.replicas.iter().map(|replica| replica.process.starts());
+        let events = history.events();
+        let outcome = Outcome {
+            tasks: book.ended(),
+            kills: self.kills.by_kind(),
+            counts,
+            asked_again: book.asked_again(),
+            starts: starts.chain(restarts).map(u64::from).sum(),
+            took,
+            stuck,
+            violations: super::report::judge(&history),
+            events: events.len() as u64,
+            effects: events.iter().filter(|event| event.what == What::Effect).count() as u64,
+        };
+        self.slots.shutdown().await;
+        if let Some(stage) = Arc::into_inner(self.stage) {
+            stage.strike().await;
+        }
+        Ok(outcome)
+    }
+}
+
+fn hands<'a>(wish: &Wish, stage: &'a Stage, dice: &mut Dice) -> Vec<Hand<'a>> {
+    let [agents, executors, replicas] = wish.victims;
+    let of_node = |(_, node): &'a (_, crate::simnode::SimNode)| Hand {
+        victims: vec![
+            victim(AGENT, agents, vec![&node.agent]),
+            victim(EXECUTOR, executors, vec![&node.executor]),
+        ],
+        watched: Some(node.dir.host().join("touches.jsonl")),
+        pause: wish.kill_every,
+        dice: dice.fork(),
+    };
+    let mut hands: Vec<Hand<'a>> = stage.nodes.iter().map(of_node).collect();
+    let processes = stage.replicas.iter().map(|replica| &replica.process);
+    hands.push(Hand {
+        victims: processes.map(|process| victim(API, replicas, vec![process])).collect(),
+        watched: None,
+        pause: wish.kill_every,
+        dice: dice.fork(),
+    });
+    hands
+}
+
+fn victim(kind: usize, weight: u64, processes: Vec<&crate::children::Kept>) -> Victim<'_> {
+    Victim {
+        kind,
+        processes,
+        weight,
+    }
+}
+
+/// Tells how far it is, each second; returns if nothing has ended for too long.
+async fn watch(wish: &Wish, stage: &Stage, book: &Book, kills: &Kills) {
+    let began = Instant::now();
+    let (mut ended, mut since) = (0, began);
+    let mut seconds = tokio::time::interval(Duration::from_secs(1));
+    loop {
+        seconds.tick().await;
+        if book.ended() > ended {
+            (ended, since) = (book.ended(), Instant::now());
+        } else if since.elapsed() > wish.patience {
+            return;
+        }
+        let counts = stage.counts();
+        let by_kind = kills.by_kind().into_iter().zip(VICTIMS);
+        let by_kind: Vec<String> = by_kind.map(|(count, kind)| format!("{kind} {count}")).collect();
+        (wish.progress)(&format!(
+            "{:>5} s  tasks {ended}/{}  kills {}/{} ({})  lost {} requests, {} answers of {}  connections {}  asked again {}",
+            began.elapsed().as_secs(),
+            wish.tasks,
+            kills.done(),
+            wish.kills,
+            by_kind.join(", "),
+            counts.lost_requests,
+            counts.lost_answers,
+            counts.requests,
+            counts.connections,
+            book.asked_again(),
+        ));
+    }
+}
+
+/// The platform's own probes may still be under way.
+async fn until_all_ended(stage: &Stage) {
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_secs(60) {
+        let open: sqlx::Result<i64> = sqlx::query_scalar("select count(*) from task where ended_at is null")
+            .fetch_one(stage.fleet.app.db.read())
+            .await;
+        if matches!(open, Ok(0)) {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+}
+
+/// Every task that there ever was: it has an end, one result has landed for it, and it is the only one of its operation.
+async fn landed(stage: &Stage, history: &mut History) -> anyhow::Result<()> {
+    let read = stage.fleet.app.db.read();
+    let tasks: Vec<(Uuid, Uuid, bool)> = sqlx::query_as("select id, op_id, ended_at is not null from task")
+        .fetch_all(read)
+        .await?;
+    let landed: Vec<(String, i64)> = sqlx::query_as(
+        "select target_id, count(*) from audit where action = 'task.result' and outcome = 'ok' group by target_id",
+    )
+    .fetch_all(read)
+    .await?;
+    let landed: BTreeMap<String, i64> = landed.into_iter().collect();
+    for (task, op, ended) in tasks {
+        let (task, op) = (TaskId::from(task), OpId::from(op));
+        let (results, issues) = (format!("result of {task}"), format!("tasks of {op}"));
+        for what in [What::Invoke, What::Effect, What::Ok] {
+            history.put(issues.clone(), what);
+        }
+        history.put(results.clone(), What::Invoke);
+        for _ in 0..landed.get(&task.to_string()).copied().unwrap_or(0) {
+            history.put(results.clone(), What::Effect);
+        }
+        if ended {
+            history.put(results, What::Ok);
+        }
+    }
+    Ok(())
+}

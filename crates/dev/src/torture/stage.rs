@@ -1,0 +1,237 @@
+//! The stage: a database, api replicas in processes of their own, bad roads between everybody, and simulated nodes.
+//! Everything on it can be killed but the stage itself.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use base::auth::{Role, bootstrap_admin};
+use base::config::{Config, DatabaseUrl};
+use base::{Actor, App, Clock};
+use fleet::Fleet;
+use fleet::certificate::issue_role;
+use host::pretend::Profile;
+use model::api::{Enrolment, NodeCreate, NodeView};
+use model::id::NodeId;
+use model::state::{NodeMode, NodeState};
+use rcgen::{CertificateParams, DistinguishedName, KeyPair};
+use tokio_util::task::TaskTracker;
+use wire::http::Client;
+use wire::stop::Stop;
+
+use crate::api::Api;
+use crate::dice::Dice;
+use crate::half::Planted;
+use crate::proxy::{Counts, Policy, Proxy, Speech};
+use crate::replica::{Listens, Replica, Settings, listens};
+use crate::simnode::{NodeDir, SimNode};
+
+/// How long a start may take on a busy machine.
+const READY_WITHIN: Duration = Duration::from_secs(90);
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+pub struct Ground {
+    pub dir: PathBuf,
+    /// The gpuaas-dev binary.
+    pub exe: PathBuf,
+    pub owner_url: String,
+    pub app_url: String,
+    pub nodes: usize,
+    pub replicas: usize,
+    pub planted: Option<Planted>,
+}
+
+/// The ways between the parties, each through a proxy of its own.
+pub struct Roads {
+    pub agents: Proxy,
+    pub workers: Proxy,
+    pub people: Proxy,
+    pub enrolment: Proxy,
+}
+
+pub struct Stage {
+    pub nodes: Vec<(NodeId, SimNode)>,
+    pub replicas: Vec<Replica>,
+    pub roads: Roads,
+    /// As a person's tools, over their road.
+    pub api: Api,
+    /// As a worker, over theirs.
+    pub worker: Client,
+    /// The API's own functions, in this process.
+    pub fleet: Fleet,
+    stop: Stop,
+    tracker: TaskTracker,
+}
+
+impl Stage {
+    /// Sets everything up on good roads; returns when every node is ready.
+    pub async fn set(ground: &Ground, dice: &mut Dice) -> anyhow::Result<Self> {
+        let (stop, tracker) = (Stop::new(), TaskTracker::new());
+        let roads = roads(ground, dice, &tracker, &stop).await?;
+        let config = config(ground, &roads);
+        let app = App::open(config.clone(), Clock::real()).await?;
+        fleet::trust::init(&app, &config.keys_dir, true).await?;
+        let admin = bootstrap_admin(&app.db, "ada")
+            .await
+            .map_err(|error| anyhow::anyhow!("no administrator: {}", error.code))?;
+        let fleet = Fleet::open(app, stop.token()).await?;
+        let worker = worker(&fleet, &roads).await?;
+        let replicas = (0..ground.replicas)
+            .map(|n| Replica::start(&ground.exe, &replica_dir(&ground.dir, n), &settings(&config)))
+            .collect::<Result<_, _>>()?;
+        let api = Api::new(&format!("http://{}", roads.people.address), &admin.secret.reveal())?;
+        let mut this = Self {
+            nodes: Vec::new(),
+            replicas,
+            roads,
+            api,
+            worker,
+            fleet,
+            stop,
+            tracker,
+        };
+        for n in 0..ground.nodes {
+            let node = this.node(ground, &format!("n{n}")).await?;
+            this.nodes.push(node);
+        }
+        for (id, node) in &this.nodes {
+            until_ready(&this.api, *id, &node.name).await?;
+        }
+        Ok(this)
+    }
+
+    /// A node of its own, enrolled and started.
+    async fn node(&self, ground: &Ground, name: &str) -> anyhow::Result<(NodeId, SimNode)> {
+        let body = NodeCreate {
+            name: name.to_owned(),
+            mode: Some(NodeMode::Machine),
+            board_serial: None,
+        };
+        let began = Instant::now();
+        let enrolment: Enrolment = loop {
+            match self.api.post("/v1/nodes", &body).await {
+                Ok(enrolment) => break enrolment,
+                // The replicas may still be starting.
+                Err(_) if began.elapsed() < READY_WITHIN => tokio::time::sleep(LOOK_EVERY).await,
+                Err(error) => return Err(error.context("a node could not be added")),
+            }
+        };
+        let dir = NodeDir::new(ground.dir.join(name))?;
+        SimNode::enrol(&dir, Profile::Cpu, &enrolment.token)?;
+        let node = SimNode::with_planted(&ground.exe, name, dir, Profile::Cpu, ground.planted);
+        Ok((enrolment.node.id, node))
+    }
+
+    /// The same weather on every road but that of enrolment, which nobody walks twice.
+    pub fn set_roads(&self, policy: Policy) {
+        for road in [&self.roads.agents, &self.roads.workers, &self.roads.people] {
+            road.set(policy);
+        }
+    }
+
+    /// What happened on those roads, together.
+    pub fn counts(&self) -> Counts {
+        self.roads.agents.counts() + self.roads.workers.counts() + self.roads.people.counts()
+    }
+
+    /// Takes it down. The directory is the caller's.
+    pub async fn strike(mut self) {
+        for (_, node) in &mut self.nodes {
+            node.stop();
+        }
+        for replica in &mut self.replicas {
+            replica.process.stop();
+        }
+        self.stop.trigger();
+        self.tracker.close();
+        self.tracker.wait().await;
+        self.fleet.app.db.close().await;
+    }
+}
+
+async fn until_ready(api: &Api, id: NodeId, name: &str) -> anyhow::Result<()> {
+    let began = Instant::now();
+    loop {
+        let state = api
+            .get::<NodeView>(&format!("/v1/nodes/{id}"))
+            .await
+            .map(|node| node.state);
+        match state {
+            Ok(NodeState::Ready) => return Ok(()),
+            other if began.elapsed() > READY_WITHIN => anyhow::bail!("{name} is not ready: {other:?}"),
+            _ => tokio::time::sleep(LOOK_EVERY).await,
+        }
+    }
+}
+
+fn replica_dir(dir: &Path, n: usize) -> PathBuf {
+    dir.join(format!("api{n}"))
+}
+
+async fn roads(ground: &Ground, dice: &mut Dice, tracker: &TaskTracker, stop: &Stop) -> anyhow::Result<Roads> {
+    let dirs: Arc<Vec<PathBuf>> = Arc::new((0..ground.replicas).map(|n| replica_dir(&ground.dir, n)).collect());
+    let mut road = async |speech, door: fn(Listens) -> SocketAddr| {
+        let dirs = dirs.clone();
+        let targets = Arc::new(move || dirs.iter().filter_map(|dir| listens(dir)).map(door).collect());
+        Proxy::start(speech, targets, dice.fork(), tracker, stop).await
+    };
+    Ok(Roads {
+        agents: road(Speech::Tls, |listens| listens.node).await?,
+        workers: road(Speech::Tls, |listens| listens.node).await?,
+        people: road(Speech::Plain, |listens| listens.public).await?,
+        enrolment: road(Speech::Tls, |listens| listens.enrol).await?,
+    })
+}
+
+/// Times that are minutes in production: what is lost must be missed soon, or a run takes days.
+fn config(ground: &Ground, roads: &Roads) -> Config {
+    let mut config = Config::defaults();
+    config.database_owner_url = Some(DatabaseUrl::new(ground.owner_url.clone()));
+    config.database_url = Some(DatabaseUrl::new(ground.app_url.clone()));
+    config.keys_dir = ground.dir.join("keys");
+    config.node_url = format!("https://{}", roads.agents.address);
+    config.enrol_url = format!("https://{}", roads.enrolment.address);
+    config.wait_hold_s = 2;
+    config.task_lease_s = 3;
+    config.heartbeat_stale_s = 30;
+    config.dev = true;
+    config
+}
+
+/// The same for a process of its own. It does not get the owner's login: it has nothing to migrate.
+fn settings(config: &Config) -> Settings {
+    let text = |value: &str| format!("{value:?}");
+    let app_url = config.database_url.as_ref().map_or("", DatabaseUrl::reveal);
+    vec![
+        ("database_url", text(app_url)),
+        ("keys_dir", text(&config.keys_dir.display().to_string())),
+        ("node_url", text(&config.node_url)),
+        ("enrol_url", text(&config.enrol_url)),
+        ("wait_hold_s", config.wait_hold_s.to_string()),
+        ("task_lease_s", config.task_lease_s.to_string()),
+        ("heartbeat_stale_s", config.heartbeat_stale_s.to_string()),
+    ]
+}
+
+/// A process of ours that runs workflows, with a certificate of its own.
+async fn worker(fleet: &Fleet, roads: &Roads) -> anyhow::Result<Client> {
+    let key = KeyPair::generate()?;
+    let mut params = CertificateParams::default();
+    params.distinguished_name = DistinguishedName::new();
+    let csr = params.serialize_request(&key)?.pem()?;
+    let actor = Actor::system("torture");
+    let opened = fleet.app.db.change(&actor, "certificate.role", fleet.app.installation);
+    let mut change = opened.await?;
+    let issued = issue_role(fleet, &mut change, Role::ProvisioningWorker, "torture", &csr)
+        .await
+        .map_err(|error| anyhow::anyhow!("no certificate for the worker: {}", error.code))?;
+    change.commit().await?;
+    let chain = wire::pem::certificates(&issued.pem).context("the worker's chain")?;
+    let key = wire::pem::private_key(&key.serialize_pem()).context("the worker's key")?;
+    let roots = wire::pem::certificates(&fleet.ca.bundle_pem())?;
+    let tls = wire::tls::client_config(Some((chain, key)), &roots)?;
+    let url = format!("https://{}", roads.workers.address);
+    Ok(Client::builder(&url)?.tls(tls).timeout(Duration::from_secs(10)).build())
+}
