@@ -7,12 +7,11 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use dev::bench::{self, Bench};
 use dev::half::{self, Planted};
-use dev::run::{Ended, Wish, run};
+use dev::run::Wish;
 use dev::state::default_dir;
 use dev::torture::Torture;
 use dev::verbs;
 use host::pretend::Profile;
-use wire::stop::Stop;
 
 #[derive(Parser)]
 #[command(
@@ -108,7 +107,7 @@ fn main() -> ExitCode {
             database_owner_url,
             postgres_bin_dir,
         } => std::env::current_exe().map_err(Into::into).and_then(|exe| {
-            platform(Wish {
+            verbs::run(Wish {
                 state_dir: cli.state,
                 database_url: database_owner_url.zip(database_url),
                 postgres_bin_dir,
@@ -135,25 +134,4 @@ fn benched(benches: &[Bench], out: &Path, scratch: PathBuf) -> anyhow::Result<Ex
     let exe = std::env::current_exe()?;
     base::logs::init_to("error", false, std::io::stderr)?;
     dev::runtime()?.block_on(bench::run(benches, &bench::Place { exe, scratch }, out))
-}
-
-fn platform(wish: Wish) -> anyhow::Result<ExitCode> {
-    let state_dir = wish.state_dir.clone();
-    let log_dir = state_dir.join("log");
-    std::fs::create_dir_all(&log_dir)?;
-    let log = std::fs::File::options()
-        .create(true)
-        .append(true)
-        .open(log_dir.join("gpuaas-dev.log"))?;
-    base::logs::init_to("info", true, std::sync::Mutex::new(log))?;
-    base::metrics::install(&[fleet::metrics::METRICS]);
-    let ended = dev::runtime()?.block_on(async { run(wish, Stop::on_signals()?).await })?;
-    Ok(match ended {
-        Ended::Stopped => ExitCode::SUCCESS,
-        Ended::Already(running) => {
-            let url = running.map_or_else(|| "still starting".to_owned(), |running| running.url);
-            eprintln!("gpuaas-dev: already running on {}: {url}", state_dir.display());
-            ExitCode::from(5)
-        }
-    })
 }
