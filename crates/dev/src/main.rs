@@ -10,7 +10,7 @@ use dev::half::{self, Planted};
 use dev::run::Wish;
 use dev::state::default_dir;
 use dev::torture::Torture;
-use dev::verbs;
+use dev::{fuzz, verbs};
 use host::pretend::Profile;
 
 #[derive(Parser)]
@@ -53,6 +53,8 @@ enum Command {
     },
     /// Say whether it runs, and where
     Status,
+    /// Shoot mutated documents at the code that judges them, and say what became of each
+    Fuzz(fuzz::Wish),
     /// A throw-away PostgreSQL cluster for a test run; prints `ready`, ends with its parent or SIGTERM
     TestPostgres {
         /// The cluster's directory; its socket lies in `sock` below
@@ -117,6 +119,7 @@ fn main() -> ExitCode {
         }),
         Command::Reset { yes } => verbs::reset(&cli.state, yes),
         Command::Status => verbs::status(&cli.state),
+        Command::Fuzz(wish) => Ok(fuzz::command(&wish)),
         Command::TestPostgres { dir } => verbs::test_postgres(&dir),
         Command::Bench { benches, out, scratch } => benched(&benches, &out, scratch),
         Command::Torture(torture) => dev::torture::verb(&torture),
