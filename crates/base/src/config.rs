@@ -47,6 +47,7 @@ pub struct Config {
     pub device_cert_life_s: u64,
     pub identity_sweep_ms: u64,
     pub identity_max_age_ms: u64,
+    pub identity_grace_s: u64,
     pub read_deadline_s: u64,
     pub rate_token_per_s: u64,
     pub rate_node_per_s: u64,

@@ -8,6 +8,7 @@ use clap::{Parser, Subcommand};
 use dev::bench::{self, Bench};
 use dev::half::{self, Planted};
 use dev::run::Wish;
+use dev::soak::Soak;
 use dev::state::default_dir;
 use dev::torture::Torture;
 use dev::{fuzz, verbs};
@@ -55,6 +56,9 @@ enum Command {
     Status,
     /// Shoot mutated documents at the code that judges them, and say what became of each
     Fuzz(fuzz::Wish),
+    /// Run for long and count what fails
+    #[command(subcommand)]
+    Soak(Soak),
     /// A throw-away PostgreSQL cluster for a test run; prints `ready`, ends with its parent or SIGTERM
     TestPostgres {
         /// The cluster's directory; its socket lies in `sock` below
@@ -120,6 +124,7 @@ fn main() -> ExitCode {
         Command::Reset { yes } => verbs::reset(&cli.state, yes),
         Command::Status => verbs::status(&cli.state),
         Command::Fuzz(wish) => Ok(fuzz::command(&wish)),
+        Command::Soak(what) => what.run(),
         Command::TestPostgres { dir } => verbs::test_postgres(&dir),
         Command::Bench { benches, out, scratch } => benched(&benches, &out, scratch),
         Command::Torture(torture) => dev::torture::verb(&torture),

@@ -15,7 +15,8 @@ use fleet::{Fleet, work};
 use rustls::ServerConfig;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
-use wire::serve::{Limits, Peer, serve};
+use wire::connections::Connections;
+use wire::serve::{Limits, Peer, serve_listed};
 use wire::stop::Stop;
 use wire::tls::server_config_with;
 
@@ -62,9 +63,9 @@ pub async fn serve_on(app: App, ports: Ports, stop: Stop) -> anyhow::Result<()> 
     };
     let listeners = async {
         tokio::join!(
-            listen(ports.public, public_tls, public, limits, &stop),
-            listen(ports.node, Some(node_tls), node, limits, &stop),
-            listen(ports.enrol, Some(enrol_tls), enrol, limits, &stop),
+            listen(ports.public, public_tls, public, (limits, Arc::default()), &stop),
+            listen(ports.node, Some(node_tls), node, (limits, fleet.connections.clone()), &stop),
+            listen(ports.enrol, Some(enrol_tls), enrol, (limits, Arc::default()), &stop),
         )
     };
     let (_, outcome) = tokio::join!(listeners, watch(loops, &stop));
@@ -85,9 +86,15 @@ async fn watch(mut loops: JoinSet<()>, stop: &Stop) -> anyhow::Result<()> {
     outcome
 }
 
-async fn listen(listener: TcpListener, tls: Option<Arc<ServerConfig>>, router: Router, limits: Limits, stop: &Stop) {
+async fn listen(
+    listener: TcpListener,
+    tls: Option<Arc<ServerConfig>>,
+    router: Router,
+    (limits, connections): (Limits, Arc<Connections>),
+    stop: &Stop,
+) {
     let router = router.layer(from_fn(told_address));
-    serve(listener, tls, router, limits, stop.clone()).await;
+    serve_listed(listener, tls, router, limits, stop.clone(), connections).await;
 }
 
 /// Says where a request came from in the words that axum's extractors and the audit know.

@@ -2,12 +2,14 @@
 //! refused, under which code, that the audit has it, that nothing changed, and that its honest twin works.
 
 mod certificates;
+mod copies;
 mod enrolment;
 mod escalation;
 mod flood;
 mod foreign_node;
 mod inserted_rows;
 mod late_results;
+mod over;
 mod probing;
 mod results;
 mod roles;
