@@ -16,7 +16,7 @@ use model::time::Timestamp;
 use model::trust::Bundle;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use wire::http::{Client, Error, RequestBuilder, Response};
+use wire::http::{Client, Error, ErrorKind, RequestBuilder, Response};
 use wire::tls::{TlsError, client_config};
 
 use crate::clock::Clock;
@@ -39,6 +39,19 @@ pub enum CallError {
 }
 
 impl CallError {
+    /// Could another certificate have made a difference?
+    fn may_be_the_certificate(&self) -> bool {
+        match self {
+            Self::Transport(error) => matches!(
+                error.kind,
+                ErrorKind::Closed | ErrorKind::CertExpired | ErrorKind::CertRevoked | ErrorKind::CertUntrusted
+            ),
+            Self::Refused { code, .. } => {
+                matches!(code, Some(Code::CertExpired | Code::CertRevoked | Code::CertUnknown))
+            }
+        }
+    }
+
     /// The stable word for logs and probes.
     pub fn word(&self) -> String {
         match self {
@@ -102,7 +115,7 @@ impl Api {
         })
     }
 
-    /// From now on in this identity. Requests under way finish in the old one.
+    /// From now on in this identity. Requests under way finish in the old one, or are asked again in this one.
     pub fn replace(&self, identity: Identity) -> Result<(), ApiError> {
         let fresh = Arc::new(calls(identity, &self.overrides)?);
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = fresh;
@@ -132,22 +145,19 @@ impl Api {
     }
 
     pub async fn ping(&self) -> Result<PingAnswer, CallError> {
-        let calls = self.calls();
-        let request = calls.node.get(&calls.path("ping")).timeout(Duration::from_secs(10));
-        Ok(self.answer(request).await?.0)
+        self.answer(|calls| Ok(calls.get("ping").timeout(Duration::from_secs(10))))
+            .await
     }
 
     pub async fn session(&self, request: &SessionRequest) -> Result<SessionAnswer, CallError> {
-        Ok(self.post("session", request).await?.0)
+        self.post("session", request).await
     }
 
     /// None: nothing to do within the time it was held.
     pub async fn wait(&self, timeout: Duration) -> Result<(Option<WaitAnswer>, Meta), CallError> {
-        let calls = self.calls();
-        let request = self
-            .in_session(calls.node.get(&calls.path("tasks/wait")))
-            .timeout(timeout);
-        let (response, meta) = self.send(request).await?;
+        let (response, meta) = self
+            .ask(|calls| Ok(self.in_session(calls.get("tasks/wait")).timeout(timeout)))
+            .await?;
         let answer = if response.status == 204 {
             None
         } else {
@@ -157,42 +167,57 @@ impl Api {
     }
 
     pub async fn heartbeat(&self, request: &HeartbeatRequest) -> Result<HeartbeatAnswer, CallError> {
-        Ok(self.post("heartbeat", request).await?.0)
+        self.post("heartbeat", request).await
     }
 
     pub async fn result(&self, task_id: TaskId, request: &ResultRequest) -> Result<ResultAnswer, CallError> {
-        Ok(self.post(&format!("tasks/{task_id}/result"), request).await?.0)
+        self.post(&format!("tasks/{task_id}/result"), request).await
     }
 
     pub async fn trust(&self) -> Result<Bundle, CallError> {
-        let calls = self.calls();
-        Ok(self.answer(calls.node.get(&calls.path("trust"))).await?.0)
+        self.answer(|calls| Ok(calls.get("trust"))).await
     }
 
     pub async fn self_probe(&self, probe: &NodeProbe) -> Result<(), CallError> {
-        let calls = self.calls();
-        let request = self
-            .in_session(calls.node.post(&calls.path("self-probe")))
-            .json(probe)?;
-        self.send(request).await.map(drop)
+        self.ask(|calls| self.in_session(calls.post("self-probe")).json(probe))
+            .await
+            .map(drop)
     }
 
     /// On the enrolment listener: the token in the request is the identity there.
     pub async fn certificate(&self, request: &CertificateRequest) -> Result<CertificateAnswer, CallError> {
         let calls = self.calls();
         let request = calls.enrol.post(&calls.path("certificates")).json(request)?;
-        Ok(self.answer(request).await?.0)
+        Ok(self.send(request).await?.0.json()?)
     }
 
-    async fn post<B: Serialize, A: DeserializeOwned>(&self, route: &str, body: &B) -> Result<(A, Meta), CallError> {
+    async fn post<B: Serialize, A: DeserializeOwned>(&self, route: &str, body: &B) -> Result<A, CallError> {
+        self.answer(|calls| self.in_session(calls.post(route)).json(body)).await
+    }
+
+    async fn answer<A: DeserializeOwned>(
+        &self,
+        ask: impl Fn(&Calls) -> Result<RequestBuilder<'_>, Error>,
+    ) -> Result<A, CallError> {
+        Ok(self.ask(ask).await?.0.json()?)
+    }
+
+    /// Every request of ours may be asked twice. One that failed with its certificate is asked again at once if there
+    /// is a newer one by now: a renewal fails nothing, however long a request was under way.
+    async fn ask(
+        &self,
+        ask: impl Fn(&Calls) -> Result<RequestBuilder<'_>, Error>,
+    ) -> Result<(Response, Meta), CallError> {
         let calls = self.calls();
-        let request = self.in_session(calls.node.post(&calls.path(route))).json(body)?;
-        self.answer(request).await
-    }
-
-    async fn answer<A: DeserializeOwned>(&self, request: RequestBuilder<'_>) -> Result<(A, Meta), CallError> {
-        let (response, meta) = self.send(request).await?;
-        Ok((response.json()?, meta))
+        let answer = self.send(ask(&calls)?).await;
+        let newer = self.calls();
+        match answer {
+            Err(error) if error.may_be_the_certificate() && !Arc::ptr_eq(&calls, &newer) => {
+                tracing::debug!(reason = error.word(), "asked again with the new certificate");
+                self.send(ask(&newer)?).await
+            }
+            answer => answer,
+        }
     }
 
     async fn send(&self, request: RequestBuilder<'_>) -> Result<(Response, Meta), CallError> {
@@ -239,6 +264,14 @@ pub(crate) fn accepted(response: Response) -> Result<Response, CallError> {
 impl Calls {
     fn path(&self, route: &str) -> String {
         format!("/internal/v1/nodes/{}/{route}", self.identity.node_id)
+    }
+
+    fn get(&self, route: &str) -> RequestBuilder<'_> {
+        self.node.get(&self.path(route))
+    }
+
+    fn post(&self, route: &str) -> RequestBuilder<'_> {
+        self.node.post(&self.path(route))
     }
 }
 

@@ -28,7 +28,9 @@ use crate::stop::Stop;
 use crate::tls::PeerCertificate;
 
 /// What a request under way may still take once the certificate behind it is over.
-const OVER_DRAIN: Duration = Duration::from_secs(3);
+const OVER_DRAIN: Duration = Duration::from_secs(2);
+/// Before that, who is just asking hears why nothing is answered any more.
+const OVER_TOLD: Duration = Duration::from_millis(500);
 
 /// In every request's extensions: who is at the other end.
 #[derive(Clone, Debug)]
@@ -243,7 +245,12 @@ where
     let drain = tokio::select! {
         done = connection.as_mut() => return done.map_err(Into::into),
         () = stop.stopped() => limits.drain,
-        () = end.cut() => OVER_DRAIN,
+        () = end.cut() => {
+            if let Ok(done) = timeout(OVER_TOLD, connection.as_mut()).await {
+                return done.map_err(Into::into);
+            }
+            OVER_DRAIN
+        }
         () = sleep_until(end.at) => end.drain,
     };
     connection.as_mut().graceful_shutdown();
