@@ -73,8 +73,10 @@ pub fn thirty_seconds(config: &mut Config) {
 /// Starts this many nodes and keeps them busy until each has renewed its working certificate `each` times. `say` hears
 /// the counts as they grow.
 pub async fn rotations(town: &Town, nodes: u32, each: u64, say: impl Fn(Counts)) -> Counts {
-    let names: Vec<String> = (0..nodes).map(|n| format!("spin-{n}")).collect();
-    let mut running = join_all(names.iter().map(|name| town.node(name, Profile::Cpu))).await;
+    let mut running = Vec::new();
+    for n in 0..nodes {
+        running.push(town.node(&format!("spin-{n}"), Profile::Cpu).await);
+    }
     let total = Mutex::new(Counts::default());
     let note = |more: Counts| {
         let mut total = total.lock().unwrap_or_else(PoisonError::into_inner);

@@ -10,7 +10,7 @@ use model::time::Timestamp;
 use serde_json::value::RawValue;
 use wire::http::Response;
 
-use crate::puppet::Puppet;
+use crate::puppet::{Puppet, answered};
 
 /// The code of a refusal.
 pub(crate) fn code(response: &Response) -> Option<Code> {
@@ -37,9 +37,9 @@ impl Puppet {
     /// One wait, whatever the answer is.
     pub(crate) async fn waits(&self) -> Response {
         let session = HeaderValue::try_from(self.session.to_string()).expect("ids are ASCII");
-        let request = self.inside.get(&self.path("tasks/wait"));
-        let request = request.header(HeaderName::from_static(header::SESSION), session);
-        request.send().await.expect("an answer of ours")
+        let path = self.path("tasks/wait");
+        let name = HeaderName::from_static(header::SESSION);
+        answered(|| self.inside.get(&path).header(name.clone(), session.clone())).await
     }
 
     /// What the next wait brings: tasks and cancellations, or nothing.
