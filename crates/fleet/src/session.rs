@@ -111,7 +111,7 @@ fn bounded(request: &SessionRequest) -> Answer<()> {
 /// Is this the node's session now? The row is read once before anybody is turned away.
 pub async fn check(fleet: &Fleet, caller: &NodeCaller, actor: &Actor, session: SessionId) -> Answer<NodeEntry> {
     let mut entry = fleet.identity.node(caller.node_id);
-    if entry.is_none_or(|entry| entry.session != Some(session)) {
+    if entry.is_none_or(|entry| entry.session != Some(session) || entry.state == NodeState::Quarantined) {
         entry = Some(fleet.read_node(caller.node_id).await?);
     }
     let entry = entry.ok_or(Code::CertRevoked)?;

@@ -1,7 +1,6 @@
 //! The api role: three listeners and the loops behind them. The public one is for people, the node one demands a
 //! certificate of ours, the enrolment one is where a host that has none yet can call.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
@@ -12,11 +11,8 @@ use base::http::{Shell, finish};
 use base::{App, audit};
 use fleet::routes::{enrol_router, node_router, stamped};
 use fleet::{Fleet, work};
-use rustls::ServerConfig;
-use tokio::net::TcpListener;
 use tokio::task::JoinSet;
-use wire::connections::Connections;
-use wire::serve::{Limits, Peer, serve_listed};
+use wire::serve::{Limits, Peer, serve, serve_listed};
 use wire::stop::Stop;
 use wire::tls::server_config_with;
 
@@ -61,11 +57,12 @@ pub async fn serve_on(app: App, ports: Ports, stop: Stop) -> anyhow::Result<()> 
         header_timeout: read_deadline,
         ..Limits::default()
     };
+    let listed = fleet.connections.clone();
     let listeners = async {
         tokio::join!(
-            listen(ports.public, public_tls, public, (limits, Arc::default()), &stop),
-            listen(ports.node, Some(node_tls), node, (limits, fleet.connections.clone()), &stop),
-            listen(ports.enrol, Some(enrol_tls), enrol, (limits, Arc::default()), &stop),
+            serve(ports.public, public_tls, told(public), limits, stop.clone()),
+            serve_listed(ports.node, Some(node_tls), told(node), limits, stop.clone(), listed),
+            serve(ports.enrol, Some(enrol_tls), told(enrol), limits, stop.clone()),
         )
     };
     let (_, outcome) = tokio::join!(listeners, watch(loops, &stop));
@@ -86,15 +83,8 @@ async fn watch(mut loops: JoinSet<()>, stop: &Stop) -> anyhow::Result<()> {
     outcome
 }
 
-async fn listen(
-    listener: TcpListener,
-    tls: Option<Arc<ServerConfig>>,
-    router: Router,
-    (limits, connections): (Limits, Arc<Connections>),
-    stop: &Stop,
-) {
-    let router = router.layer(from_fn(told_address));
-    serve_listed(listener, tls, router, limits, stop.clone(), connections).await;
+fn told(router: Router) -> Router {
+    router.layer(from_fn(told_address))
 }
 
 /// Says where a request came from in the words that axum's extractors and the audit know.
