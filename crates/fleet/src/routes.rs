@@ -11,6 +11,7 @@ use base::auth::Role;
 use base::http::{Access, Answer, ApiError, Body, Params, Peer, Route, Routes, Search, correlation_id};
 use base::tx::Actor;
 use http::request::Parts;
+use http::header::CONNECTION;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use model::id::{NodeId, SessionId, TaskId};
 use model::node_api::{
@@ -40,14 +41,19 @@ pub fn node_routes() -> Routes<Fleet> {
             .summary("Open a session: who runs here and what it can do")
             .takes::<SessionRequest>()
             .answers::<SessionAnswer>()
-            .fails(&[Code::AgentIncompatible, Code::SimulatedNodeRefused]),
+            .fails(&[Code::AgentIncompatible, Code::SimulatedNodeRefused, Code::NodeCloned]),
         Route::get("/internal/v1/nodes/{id}/tasks/wait", NODE, get_wait)
             .summary("Wait for tasks; with probe=1, only prove that waiting would work")
             .searches::<WaitQuery>()
             .answers::<WaitAnswer>()
             .answers_nothing()
             .deadline(Duration::from_secs(60))
-            .fails(&[Code::SessionRequired, Code::SessionSuperseded, Code::NodeQuarantined]),
+            .fails(&[
+                Code::SessionRequired,
+                Code::SessionSuperseded,
+                Code::NodeQuarantined,
+                Code::NodeCloned,
+            ]),
         Route::get("/internal/v1/nodes/{id}/ping", NODE, get_ping)
             .summary("Prove the way in and out; claims nothing")
             .answers::<PingAnswer>(),
@@ -98,6 +104,7 @@ pub fn enrol_routes() -> Routes<Fleet> {
                 Code::CertNameMismatch,
                 Code::CertRevoked,
                 Code::ClockSkew,
+                Code::NodeCloned,
             ]),
     ])
 }
@@ -154,10 +161,17 @@ async fn identify(State(fleet): State<Fleet>, mut request: Request, next: Next) 
                     true => fleet.note_refused(&name, error.code).await,
                     false => Ok(()),
                 };
-                match noted {
+                let mut answer = match noted {
                     Ok(()) => error.into_response(),
                     Err(broken) => ApiError::from(broken).into_response(),
+                };
+                // Nothing more will be heard on this connection; it is not kept for somebody who is nobody.
+                if answer.status().is_client_error() {
+                    answer
+                        .headers_mut()
+                        .insert(CONNECTION, HeaderValue::from_static("close"));
                 }
+                answer
             }
         },
     }
@@ -232,6 +246,7 @@ async fn get_wait(
     State(fleet): State<Fleet>,
     Me(me): Me,
     Search(query): Search<WaitQuery>,
+    actor: Actor,
     headers: HeaderMap,
 ) -> Answer<Response> {
     if query.probe == Some(1) {
@@ -239,7 +254,9 @@ async fn get_wait(
     }
     let session = session_of(&headers)?;
     let jitter_ms = rand::random_range(0..=fleet.limits.hold_ms / 4);
-    let hold = tokio::time::sleep(Duration::from_millis(fleet.limits.hold_ms + jitter_ms));
+    // No longer than the certificate lasts: then it ends as any wait does, and its connection with it.
+    let left_ms = u64::try_from(me.not_after.since_ms(fleet.app.clock.now())).unwrap_or(0);
+    let hold = tokio::time::sleep(Duration::from_millis((fleet.limits.hold_ms + jitter_ms).min(left_ms)));
     tokio::pin!(hold);
     let manifest = fleet.manifest_version();
     let wait = fleet.dispatch.enter(me.node_id);
@@ -247,7 +264,7 @@ async fn get_wait(
         let rung = wait.rung();
         tokio::pin!(rung);
         rung.as_mut().enable();
-        session::check(&fleet, &me, session).await?;
+        session::takes_tasks(&session::check(&fleet, &me, &actor, session).await?)?;
         if wait.take_work() {
             let tasks = task::claim::claim(&fleet, me.node_id, me.epoch, session).await?;
             let cancel = task::store::to_cancel(fleet.app.db.read(), me.node_id).await?;
@@ -294,11 +311,7 @@ async fn post_heartbeat(
     Body(request): Body<HeartbeatRequest>,
 ) -> Answer<Json<HeartbeatAnswer>> {
     let session = session_of(&headers)?;
-    match session::check(&fleet, &me, session).await {
-        // A quarantined node gets no new tasks, but it goes on reporting those it has.
-        Err(error) if error.code != Code::NodeQuarantined => return Err(error),
-        _ => {}
-    }
+    session::check(&fleet, &me, &actor, session).await?;
     heartbeat::beat(&fleet, &me, &actor, session, &request).await.map(Json)
 }
 
