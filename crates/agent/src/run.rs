@@ -105,7 +105,10 @@ async fn ask_once_more(node: &Node) {
         disk: None,
     };
     if let Err(error) = node.api.heartbeat(&nothing).await {
-        tracing::error!(reason = error.word(), "asked once more in a session that was taken over");
+        tracing::error!(
+            reason = error.word(),
+            "asked once more in a session that was taken over"
+        );
     }
 }
 

@@ -12,7 +12,9 @@ pub mod half;
 pub mod platform;
 pub mod run;
 pub mod simnode;
+pub mod soak;
 pub mod state;
+pub mod tenant;
 pub mod town;
 pub mod verbs;
 

@@ -52,6 +52,11 @@ enum Command {
     },
     /// Say whether it runs, and where
     Status,
+    /// Run for long and count what fails
+    Soak {
+        #[command(subcommand)]
+        what: Soak,
+    },
     /// A throw-away PostgreSQL cluster for a test run; prints `ready`, ends with its parent or SIGTERM
     TestPostgres {
         /// The cluster's directory; its socket lies in `sock` below
@@ -82,6 +87,22 @@ enum Command {
     },
 }
 
+#[derive(Subcommand)]
+enum Soak {
+    /// Certificates of thirty seconds, renewed under load
+    Rotations {
+        /// How many nodes renew side by side
+        #[arg(long, default_value_t = 10)]
+        nodes: u32,
+        /// How many renewals in all
+        #[arg(long, default_value_t = 100)]
+        count: u64,
+        /// Where to write the figures as JSON
+        #[arg(long, value_name = "DIR")]
+        out: Option<PathBuf>,
+    },
+}
+
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let command = cli.command.unwrap_or(Command::Run {
@@ -107,6 +128,7 @@ fn main() -> ExitCode {
         }),
         Command::Reset { yes } => verbs::reset(&cli.state, yes),
         Command::Status => verbs::status(&cli.state),
+        Command::Soak { what } => soaked(what),
         Command::TestPostgres { dir } => verbs::test_postgres(&dir),
         Command::Bench { benches, out, scratch } => benched(&benches, &out, scratch),
         Command::Executor { dir, profile } => half::executor(dir, profile),
@@ -122,6 +144,16 @@ fn benched(benches: &[Bench], out: &Path, scratch: PathBuf) -> anyhow::Result<Ex
     let exe = std::env::current_exe()?;
     base::logs::init_to("error", false, std::io::stderr)?;
     dev::runtime()?.block_on(bench::run(benches, &bench::Place { exe, scratch }, out))
+}
+
+fn soaked(what: Soak) -> anyhow::Result<ExitCode> {
+    let exe = std::env::current_exe()?.display().to_string();
+    let ok = match what {
+        Soak::Rotations { nodes, count, out } => {
+            dev::runtime()?.block_on(dev::soak::run(&exe, nodes, count, out.as_deref()))?
+        }
+    };
+    Ok(if ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn platform(wish: Wish) -> anyhow::Result<ExitCode> {

@@ -68,8 +68,9 @@ async fn quarantine(
         return Ok(change.rollback().await?);
     }
     state::cloned(&mut change, &row, &evidence.words()).await?;
-    change.detail(serde_json::json!({ "evidence": evidence }));
-    change.event("node.cloned", node, serde_json::json!({ "evidence": evidence }));
+    let details = serde_json::json!({ "evidence": evidence, "from": actor.address });
+    change.detail(details.clone());
+    change.event("node.cloned", node, details);
     change.commit().await?;
     metrics::counter!(ALARMS, "code" => Code::NodeCloned.as_str()).increment(1);
     tracing::error!(node_id = %node, name = row.name, code = %Code::NodeCloned, ?evidence, "a copy of a node");
@@ -119,7 +120,9 @@ fn said(text: &Option<String>) -> Option<&str> {
         "03000200-0400-0500-0006-000700080009",
     ];
     let text = text.as_deref()?.trim();
-    let numbered = text.bytes().any(|b| b.is_ascii_alphanumeric() && !matches!(b, b'0' | b'f' | b'F'));
+    let numbered = text
+        .bytes()
+        .any(|b| b.is_ascii_alphanumeric() && !matches!(b, b'0' | b'f' | b'F'));
     (numbered && !NOTHING.iter().any(|nothing| text.eq_ignore_ascii_case(nothing))).then_some(text)
 }
 

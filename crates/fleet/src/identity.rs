@@ -121,7 +121,9 @@ impl IdentityTable {
             .collect();
         let mut table = self.write();
         let ended = table.live.iter().filter(|(serial, _)| !live.contains_key(*serial));
-        let mut changed: HashSet<NodeId> = ended.filter_map(|(_, standing)| standing.owner.map(|(node, _)| node)).collect();
+        let mut changed: HashSet<NodeId> = ended
+            .filter_map(|(_, standing)| standing.owner.map(|(node, _)| node))
+            .collect();
         changed.extend(
             table
                 .nodes
@@ -286,7 +288,7 @@ impl Fleet {
 
     /// The row of a node, and the table's memory of it made current.
     pub(crate) async fn read_node(&self, node: NodeId) -> Result<NodeEntry, ApiError> {
-        let row: Option<NodeRow> = 
+        let row: Option<NodeRow> =
             sqlx::query_as("select id, epoch, state, session_id, quarantine_code from node where id = $1")
                 .bind(node.uuid())
                 .fetch_optional(self.app.db.read())

@@ -43,7 +43,10 @@ struct Heard {
 impl Presence {
     pub fn heard(&self, caller: &NodeCaller, at: Timestamp) {
         let mut unwritten = self.lock();
-        let heard = unwritten.seen.entry(caller.node_id).or_insert(Heard { at, session: None });
+        let heard = unwritten
+            .seen
+            .entry(caller.node_id)
+            .or_insert(Heard { at, session: None });
         heard.at = at;
     }
 

@@ -10,8 +10,8 @@ use axum::{Json, Router};
 use base::auth::Role;
 use base::http::{Access, Answer, ApiError, Body, Params, Peer, Route, Routes, Search, correlation_id};
 use base::tx::Actor;
-use http::request::Parts;
 use http::header::CONNECTION;
+use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use model::id::{NodeId, SessionId, TaskId};
 use model::node_api::{
@@ -33,6 +33,9 @@ use crate::{Fleet, certificate, enrol, heartbeat, node, session, task};
 const NODE: Access = Access::Roles(&[Role::Node]);
 /// Who may ask for tasks: those that run workflows. Each still needs an intent for each task.
 const WORKERS: Access = Access::Roles(&[Role::ProvisioningWorker, Role::AppRuntimeWorker, Role::BillingWorker]);
+
+/// How long before the end of its certificate a wait is over.
+const BEFORE_END_MS: i64 = 250;
 
 /// Behind mutual TLS.
 pub fn node_routes() -> Routes<Fleet> {
@@ -254,8 +257,9 @@ async fn get_wait(
     }
     let session = session_of(&headers)?;
     let jitter_ms = rand::random_range(0..=fleet.limits.hold_ms / 4);
-    // No longer than the certificate lasts: then it ends as any wait does, and its connection with it.
-    let left_ms = u64::try_from(me.not_after.since_ms(fleet.app.clock.now())).unwrap_or(0);
+    // Over just before the certificate is: then it ends as any wait does, and nobody was refused.
+    let left_ms = me.not_after.since_ms(fleet.app.clock.now()) - BEFORE_END_MS;
+    let left_ms = u64::try_from(left_ms).unwrap_or(0);
     let hold = tokio::time::sleep(Duration::from_millis((fleet.limits.hold_ms + jitter_ms).min(left_ms)));
     tokio::pin!(hold);
     let manifest = fleet.manifest_version();
@@ -273,9 +277,10 @@ async fn get_wait(
             }
         }
         tokio::select! {
-            () = &mut rung => {}
+            biased;
             () = &mut hold => return Ok(StatusCode::NO_CONTENT.into_response()),
             () = fleet.stop.cancelled() => return Ok(StatusCode::NO_CONTENT.into_response()),
+            () = &mut rung => {}
         }
         // Revoked while it waited, or a new manifest: the connection is not asked again, so the table is.
         fleet.still_stands(&me).await?;

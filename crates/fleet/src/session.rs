@@ -156,7 +156,13 @@ async fn superseded(fleet: &Fleet, caller: &NodeCaller, actor: &Actor, session: 
 async fn copy_found(fleet: &Fleet, caller: &NodeCaller, actor: &Actor, evidence: &Evidence) -> ApiError {
     let answer = clone::found(fleet, actor, caller.node_id, caller.epoch, evidence).await;
     let noted = match answer.status().is_client_error() {
-        true => fleet.app.db.refusal(actor, "node.session", caller.node_id, answer.code).await,
+        true => {
+            fleet
+                .app
+                .db
+                .refusal(actor, "node.session", caller.node_id, answer.code)
+                .await
+        }
         false => Ok(()),
     };
     noted.err().map_or(answer, Into::into)

@@ -37,7 +37,9 @@ async fn identity_loop(fleet: Fleet) {
             Ok(changed) => {
                 // Held requests are answered first; then nothing keeps their connections.
                 changed.into_iter().for_each(|node| fleet.dispatch.nudge(node));
-                let cut = fleet.connections.cut(|serial, since| fleet.identity.is_over(serial, since));
+                let cut = fleet
+                    .connections
+                    .cut(|serial, since| fleet.identity.is_over(serial, since));
                 metrics::counter!(CONNECTIONS_CUT).increment(cut as u64);
             }
             Err(error) => tracing::warn!(%error, "the identity table could not be swept"),

@@ -73,9 +73,19 @@ async fn serial_of(client: &Client, path: &str, typed: &str) -> Result<String, F
         )));
     }
     let list = client.list(&format!("{path}/certificates"), &[], ids::REACH).await?;
-    let items = list.get("items").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-    let serials = items.iter().filter_map(|item| item.get("serial").and_then(Value::as_str));
-    match serials.filter(|serial| serial.starts_with(&typed)).collect::<Vec<_>>().as_slice() {
+    let items = list
+        .get("items")
+        .and_then(Value::as_array)
+        .map(Vec::as_slice)
+        .unwrap_or_default();
+    let serials = items
+        .iter()
+        .filter_map(|item| item.get("serial").and_then(Value::as_str));
+    match serials
+        .filter(|serial| serial.starts_with(&typed))
+        .collect::<Vec<_>>()
+        .as_slice()
+    {
         [one] => Ok((*one).to_owned()),
         [] => Err(Failure::new(
             Exit::NotFound,

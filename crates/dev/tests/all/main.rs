@@ -11,8 +11,9 @@ mod puppet;
 mod renewal;
 mod retention;
 mod survival;
-mod tenant;
 mod walk;
+
+pub(crate) use dev::tenant;
 
 /// The binary that plays agents and executors.
 const EXE: &str = env!("CARGO_BIN_EXE_gpuaas-dev");

@@ -16,8 +16,8 @@ use wire::tls::PeerCertificate;
 use super::device_token::{self, DeviceToken, Expected};
 use super::store::{self, Place};
 use super::{CaError, Issued};
-use crate::clone::{self, Evidence};
 use crate::Fleet;
+use crate::clone::{self, Evidence};
 use crate::node::store as nodes;
 
 /// Lost answers make certificates that nobody uses. More than this in an hour, or in a shorter life, is no accident;
@@ -119,7 +119,9 @@ async fn attempt(
     if let Some((claimed, line)) = behind {
         change.rollback().await?;
         // On its way while the next generation was taken into use? A copy will be heard again.
-        let conclusive = line.used_at.map(|at| at + Duration::milliseconds(LATE_MS.min(fleet.limits.session_grace_ms)));
+        let conclusive = line
+            .used_at
+            .map(|at| at + Duration::milliseconds(LATE_MS.min(fleet.limits.session_grace_ms)));
         if made_before(token, conclusive) {
             return Err(late());
         }
@@ -128,8 +130,9 @@ async fn attempt(
         return Err(clone::found(fleet, actor, node, epoch, &evidence).await);
     }
     if line.lately >= LATELY_MOST {
-        return Err(ApiError::new(Code::RateLimited)
-            .message("the node was given too many certificates lately; it has to wait"));
+        return Err(
+            ApiError::new(Code::RateLimited).message("the node was given too many certificates lately; it has to wait")
+        );
     }
     let ends_at = now.plus_ms(fleet.limits.certificate_grace_ms);
     store::first_use(change.conn(), &device.serial, now, ends_at).await?;

@@ -83,8 +83,9 @@ pub async fn cloned(change: &mut Change, row: &NodeRow, reason: &str) -> Answer<
 /// Back to `enrolling`: it has to prove itself before it is ready. A copy would prove itself just as well.
 pub async fn unquarantine(change: &mut Change, row: &NodeRow, reason: &str) -> Answer<()> {
     match row.state()? {
-        NodeState::Quarantined if row.is_cloned() => Err(ApiError::new(Code::NodeCloned)
-            .hint(format!("gpuaas node enroll {} shuts the copy out", row.name))),
+        NodeState::Quarantined if row.is_cloned() => {
+            Err(ApiError::new(Code::NodeCloned).hint(format!("gpuaas node enroll {} shuts the copy out", row.name)))
+        }
         NodeState::Quarantined => enter(change, row, NodeState::Enrolling, reason).await,
         other => Err(ApiError::new(Code::StateConflict).message(format!("the node is {other}, not quarantined"))),
     }
