@@ -6,11 +6,11 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use dev::bench::{self, Bench};
-use dev::run::{Ended, Wish, run};
+use dev::run::Wish;
+use dev::soak::Soak;
 use dev::state::default_dir;
 use dev::{half, verbs};
 use host::pretend::Profile;
-use wire::stop::Stop;
 
 #[derive(Parser)]
 #[command(
@@ -53,10 +53,8 @@ enum Command {
     /// Say whether it runs, and where
     Status,
     /// Run for long and count what fails
-    Soak {
-        #[command(subcommand)]
-        what: Soak,
-    },
+    #[command(subcommand)]
+    Soak(Soak),
     /// A throw-away PostgreSQL cluster for a test run; prints `ready`, ends with its parent or SIGTERM
     TestPostgres {
         /// The cluster's directory; its socket lies in `sock` below
@@ -87,22 +85,6 @@ enum Command {
     },
 }
 
-#[derive(Subcommand)]
-enum Soak {
-    /// Certificates of thirty seconds, renewed under load
-    Rotations {
-        /// How many nodes renew side by side
-        #[arg(long, default_value_t = 10)]
-        nodes: u32,
-        /// How many renewals in all
-        #[arg(long, default_value_t = 100)]
-        count: u64,
-        /// Where to write the figures as JSON
-        #[arg(long, value_name = "DIR")]
-        out: Option<PathBuf>,
-    },
-}
-
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let command = cli.command.unwrap_or(Command::Run {
@@ -118,7 +100,7 @@ fn main() -> ExitCode {
             database_owner_url,
             postgres_bin_dir,
         } => std::env::current_exe().map_err(Into::into).and_then(|exe| {
-            platform(Wish {
+            verbs::platform(Wish {
                 state_dir: cli.state,
                 database_url: database_owner_url.zip(database_url),
                 postgres_bin_dir,
@@ -128,7 +110,7 @@ fn main() -> ExitCode {
         }),
         Command::Reset { yes } => verbs::reset(&cli.state, yes),
         Command::Status => verbs::status(&cli.state),
-        Command::Soak { what } => soaked(what),
+        Command::Soak(what) => what.run(),
         Command::TestPostgres { dir } => verbs::test_postgres(&dir),
         Command::Bench { benches, out, scratch } => benched(&benches, &out, scratch),
         Command::Executor { dir, profile } => half::executor(dir, profile),
@@ -144,35 +126,4 @@ fn benched(benches: &[Bench], out: &Path, scratch: PathBuf) -> anyhow::Result<Ex
     let exe = std::env::current_exe()?;
     base::logs::init_to("error", false, std::io::stderr)?;
     dev::runtime()?.block_on(bench::run(benches, &bench::Place { exe, scratch }, out))
-}
-
-fn soaked(what: Soak) -> anyhow::Result<ExitCode> {
-    let exe = std::env::current_exe()?.display().to_string();
-    let ok = match what {
-        Soak::Rotations { nodes, count, out } => {
-            dev::runtime()?.block_on(dev::soak::run(&exe, nodes, count, out.as_deref()))?
-        }
-    };
-    Ok(if ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-fn platform(wish: Wish) -> anyhow::Result<ExitCode> {
-    let state_dir = wish.state_dir.clone();
-    let log_dir = state_dir.join("log");
-    std::fs::create_dir_all(&log_dir)?;
-    let log = std::fs::File::options()
-        .create(true)
-        .append(true)
-        .open(log_dir.join("gpuaas-dev.log"))?;
-    base::logs::init_to("info", true, std::sync::Mutex::new(log))?;
-    base::metrics::install(&[fleet::metrics::METRICS]);
-    let ended = dev::runtime()?.block_on(async { run(wish, Stop::on_signals()?).await })?;
-    Ok(match ended {
-        Ended::Stopped => ExitCode::SUCCESS,
-        Ended::Already(running) => {
-            let url = running.map_or_else(|| "still starting".to_owned(), |running| running.url);
-            eprintln!("gpuaas-dev: already running on {}: {url}", state_dir.display());
-            ExitCode::from(5)
-        }
-    })
 }

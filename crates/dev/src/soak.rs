@@ -2,8 +2,9 @@
 //! Whether anything failed is read where it would have been written: in the agents' own logs, in the audit log, and in
 //! the states of the tasks. Needs a town whose certificates are short-lived.
 
-use std::path::Path;
-use std::sync::Mutex;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use base::config::Config;
@@ -77,7 +78,7 @@ pub async fn rotations(town: &Town, nodes: u32, each: u64, say: impl Fn(Counts))
     }
     let total = Mutex::new(Counts::default());
     let note = |more: Counts| {
-        let mut total = total.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut total = total.lock().unwrap_or_else(PoisonError::into_inner);
         total.add(more);
         say(*total);
     };
@@ -92,7 +93,7 @@ pub async fn rotations(town: &Town, nodes: u32, each: u64, say: impl Fn(Counts))
         seen.refused = refused(town, *id).await;
         note(seen);
     }
-    *total.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    *total.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// All of them at once, on this task: they only wait.
@@ -190,30 +191,60 @@ async fn refused(town: &Town, node: NodeId) -> u64 {
     refused
 }
 
-/// `gpuaas-dev soak rotations`: prints as it goes, and writes the figures.
-pub async fn run(exe: &str, nodes: u32, rotations_in_all: u64, out: Option<&Path>) -> anyhow::Result<bool> {
+/// What can be run for long, as `gpuaas-dev soak` takes it.
+#[derive(clap::Subcommand)]
+pub enum Soak {
+    /// Certificates of thirty seconds, renewed under load
+    Rotations {
+        /// How many nodes renew side by side
+        #[arg(long, default_value_t = 10)]
+        nodes: u32,
+        /// How many renewals in all
+        #[arg(long, default_value_t = 100)]
+        count: u64,
+        /// Where to write the figures as JSON
+        #[arg(long, value_name = "DIR", default_value = "target/bench")]
+        out: PathBuf,
+    },
+}
+
+impl Soak {
+    /// Exit 0 only if nothing failed.
+    pub fn run(self) -> anyhow::Result<ExitCode> {
+        let exe = std::env::current_exe()?.display().to_string();
+        let Self::Rotations { nodes, count, out } = self;
+        let report = crate::runtime()?.block_on(watched(&exe, nodes, count));
+        report.write(&out)?;
+        Ok(if report.ok() {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::FAILURE
+        })
+    }
+}
+
+/// Says every second how far it is.
+async fn watched(exe: &str, nodes: u32, wanted: u64) -> Report {
     let town = Town::tuned(exe, thirty_seconds).await;
     let began = Instant::now();
     let said = Mutex::new(Instant::now());
-    let each = rotations_in_all.div_ceil(nodes.max(1).into());
+    let each = wanted.div_ceil(nodes.max(1).into());
     let counts = rotations(&town, nodes, each, |counts| {
-        let mut said = said.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut said = said.lock().unwrap_or_else(PoisonError::into_inner);
         if said.elapsed() > Duration::from_secs(1) {
             *said = Instant::now();
-            println!(
-                "{:>5}s  rotations {}/{rotations_in_all}  tasks {}  failed {}",
-                began.elapsed().as_secs(),
-                counts.rotations,
-                counts.tasks,
-                counts.tasks_failed,
-            );
+            let Counts {
+                rotations,
+                tasks,
+                tasks_failed,
+                ..
+            } = counts;
+            let at = began.elapsed().as_secs();
+            println!("{at:>5}s  rotations {rotations}/{wanted}  tasks {tasks}  tasks failed {tasks_failed}");
         }
     })
     .await;
-    let report = counts.report("rotations", rotations_in_all, began.elapsed());
-    if let Some(dir) = out {
-        report.write(dir)?;
-    }
+    let report = counts.report("rotations", wanted, began.elapsed());
     town.end().await;
-    Ok(report.ok())
+    report
 }

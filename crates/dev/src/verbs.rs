@@ -10,6 +10,7 @@ use rustix::process::{Signal, set_parent_process_death_signal};
 use wire::stop::Stop;
 
 use crate::api::Api;
+use crate::run::{Ended, Wish, run};
 use crate::state::{StateDir, running};
 
 /// Forgets everything, unless it runs. A person at a terminal is asked first.
@@ -88,5 +89,27 @@ pub fn test_postgres(dir: &std::path::Path) -> anyhow::Result<ExitCode> {
         stop.stopped().await;
         cluster.stop().await?;
         Ok(ExitCode::SUCCESS)
+    })
+}
+
+/// Runs the platform until somebody stops it. What it has to say to people it says; the rest is in its log.
+pub fn platform(wish: Wish) -> anyhow::Result<ExitCode> {
+    let state_dir = wish.state_dir.clone();
+    let log_dir = state_dir.join("log");
+    std::fs::create_dir_all(&log_dir)?;
+    let log = std::fs::File::options()
+        .create(true)
+        .append(true)
+        .open(log_dir.join("gpuaas-dev.log"))?;
+    base::logs::init_to("info", true, std::sync::Mutex::new(log))?;
+    base::metrics::install(&[fleet::metrics::METRICS]);
+    let ended = crate::runtime()?.block_on(async { run(wish, Stop::on_signals()?).await })?;
+    Ok(match ended {
+        Ended::Stopped => ExitCode::SUCCESS,
+        Ended::Already(running) => {
+            let url = running.map_or_else(|| "still starting".to_owned(), |running| running.url);
+            eprintln!("gpuaas-dev: already running on {}: {url}", state_dir.display());
+            ExitCode::from(5)
+        }
     })
 }
