@@ -1,5 +1,6 @@
 grant delete, insert, select on outbox to gpuaas_app
 grant delete, insert, select on renewal_token to gpuaas_app
+grant delete, insert, select, update on node_session to gpuaas_app
 grant delete, insert, select, update on task to gpuaas_app
 grant insert, select on audit to gpuaas_app
 grant insert, select on audit_seal to gpuaas_sealer
@@ -91,6 +92,7 @@ table audit_seal index CREATE UNIQUE INDEX audit_seal_audit_id_key ON public.aud
 table audit_seal index CREATE UNIQUE INDEX audit_seal_pkey ON public.audit_seal USING btree (pos)
 table audit_seal owner gpuaas_owner
 table certificate column created_at timestamp with time zone not null
+table certificate column ends_at timestamp with time zone
 table certificate column epoch bigint
 table certificate column first_used_at timestamp with time zone
 table certificate column generation bigint not null default 0
@@ -167,10 +169,12 @@ table node column name text not null
 table node column op_counter bigint not null default 0
 table node column probe_asked_at timestamp with time zone
 table node column probe_tries integer not null default 0
+table node column quarantine_code text
 table node column result_public bytea
 table node column resume_state text
 table node column self_probe jsonb
 table node column self_probe_at timestamp with time zone
+table node column session_heard_at timestamp with time zone
 table node column session_id uuid
 table node column session_since timestamp with time zone
 table node column simulated boolean not null default false
@@ -191,6 +195,15 @@ table node index CREATE INDEX node_by_time ON public.node USING btree (created_a
 table node index CREATE UNIQUE INDEX node_name ON public.node USING btree (name) WHERE (state <> 'removed'::text)
 table node index CREATE UNIQUE INDEX node_pkey ON public.node USING btree (id)
 table node owner gpuaas_owner
+table node_session column id uuid not null
+table node_session column node_id uuid not null
+table node_session column opened_at timestamp with time zone not null
+table node_session column told_at timestamp with time zone
+table node_session constraint node_session_node_id_fkey FOREIGN KEY (node_id) REFERENCES node(id)
+table node_session constraint node_session_pkey PRIMARY KEY (node_id, id)
+table node_session index CREATE INDEX node_session_by_time ON public.node_session USING btree (node_id, opened_at DESC)
+table node_session index CREATE UNIQUE INDEX node_session_pkey ON public.node_session USING btree (node_id, id)
+table node_session owner gpuaas_owner
 table outbox column correlation_id uuid not null
 table outbox column created_at timestamp with time zone not null
 table outbox column data jsonb not null

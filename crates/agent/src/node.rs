@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -33,6 +33,9 @@ pub(crate) struct Node {
     health_probes: Mutex<HashSet<TaskId>>,
     heartbeat_s: AtomicU32,
     self_probe_s: AtomicU32,
+    /// Polls of this run that were answered, and that were not.
+    polls: AtomicU64,
+    polls_failed: AtomicU64,
 }
 
 impl Node {
@@ -58,7 +61,22 @@ impl Node {
             health_probes: Mutex::default(),
             heartbeat_s: AtomicU32::new(10),
             self_probe_s: AtomicU32::new(60),
+            polls: AtomicU64::new(0),
+            polls_failed: AtomicU64::new(0),
         }
+    }
+
+    pub(crate) fn note_poll(&self, answered: bool) {
+        let count = if answered { &self.polls } else { &self.polls_failed };
+        count.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many polls were answered so far, and how many were not.
+    pub(crate) fn polls(&self) -> (u64, u64) {
+        (
+            self.polls.load(Ordering::Relaxed),
+            self.polls_failed.load(Ordering::Relaxed),
+        )
     }
 
     /// The control plane sets the rhythm, within reason.

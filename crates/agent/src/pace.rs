@@ -25,7 +25,8 @@ pub struct Pace {
     pub retry_after_most: Duration,
     /// While quarantined, or refused in a way that only a person can change.
     pub slow: Duration,
-    /// Between hearing that another session took over and leaving.
+    /// Between hearing that another session took over and asking once more, before leaving. Longer than the control
+    /// plane gives a late request: whoever still asks then lives beside the other.
     pub superseded: Duration,
     /// Longer than the control plane holds a wait.
     pub wait: Duration,
@@ -49,7 +50,7 @@ impl Default for Pace {
             edge: (s(60), s(300)),
             retry_after_most: s(900),
             slow: s(60),
-            superseded: s(60),
+            superseded: s(90),
             wait: s(45),
             recheck: s(30),
             renewal_spacing: s(5),

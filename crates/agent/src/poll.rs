@@ -78,6 +78,7 @@ impl Poll<'_> {
             Ok(answered) => answered,
             Err(error) => return Err(self.failed("wait", &error)),
         };
+        self.node.note_poll(true);
         self.edge.reset();
         self.catch_up(meta).await;
         let untaken = match answer {
@@ -202,6 +203,7 @@ impl Poll<'_> {
     }
 
     fn failed(&mut self, call: &str, error: &CallError) -> Pause {
+        self.node.note_poll(false);
         let reason = error.word();
         if matches!(error, CallError::Transport(_)) {
             self.node.probe_wanted.notify_one();

@@ -11,6 +11,7 @@ use model::signal::Code;
 use model::time::Timestamp;
 use rcgen::{CertificateParams, DistinguishedName, KeyPair, SanType};
 use tokio::time::Instant;
+use wire::retry::jittered;
 use wire::spiffe::Spiffe;
 use wire::stop::Stop;
 
@@ -18,6 +19,7 @@ use crate::api::{ApiError, CallError};
 use crate::executor::ExecutorError;
 use crate::identity::{Certificate, Identity, SlotError};
 use crate::node::Node;
+use crate::pace::Pace;
 
 #[derive(Debug, thiserror::Error)]
 enum RenewError {
@@ -70,7 +72,8 @@ pub(crate) async fn run(node: &Node, stop: &Stop) {
         };
         match renewed {
             Ok(generation) => {
-                tracing::info!(?kind, generation, "certificate renewed");
+                let (polls, polls_failed) = node.polls();
+                tracing::info!(?kind, generation, polls, polls_failed, "certificate renewed");
                 backoff.reset();
                 // By a clock that is days ahead the new one is due as well; it is not asked for in a busy loop.
                 if stop.or(tokio::time::sleep(node.pace.renewal_spacing)).await.is_none() {
@@ -79,12 +82,36 @@ pub(crate) async fn run(node: &Node, stop: &Stop) {
             }
             Err(error) => {
                 tracing::warn!(?kind, %error, reason = why(&error), "certificate not renewed");
-                if !backoff.wait(stop).await {
+                let pause = pause(&error, backoff.draw(), left(&identity, kind, now), &node.pace);
+                if stop.or(tokio::time::sleep(pause)).await.is_none() {
                     return;
                 }
             }
         }
     }
+}
+
+/// How long until the next try: sooner where the certificate is about to end, however short its life, and much
+/// later where only a person can help.
+fn pause(error: &RenewError, drawn: Duration, left: Duration, pace: &Pace) -> Duration {
+    match error {
+        RenewError::Call(CallError::Refused {
+            code: Some(Code::NodeCloned),
+            ..
+        }) => jittered(pace.slow, 0.2),
+        _ if left.is_zero() => drawn,
+        _ => drawn.min((left / 4).max(pace.retry.0)),
+    }
+}
+
+/// What is left of a certificate; nothing if it is over.
+fn left(identity: &Identity, kind: CertificateKind, now: Timestamp) -> Duration {
+    let certificate = match kind {
+        CertificateKind::Working => &identity.working,
+        CertificateKind::Device => &identity.device,
+    };
+    let left_ms = certificate.leaf().map_or(0, |leaf| leaf.not_after.since_ms(now));
+    Duration::from_millis(u64::try_from(left_ms).unwrap_or(0))
 }
 
 /// Half the life, counted from receipt, give or take a tenth; the same for one certificate however often asked. One

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use model::id::SessionId;
+use model::node_api::HeartbeatRequest;
 use model::signal::Code;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -58,11 +59,11 @@ pub async fn run(options: Options, stop: Stop) -> anyhow::Result<()> {
     while !stop.is_stopped() {
         let part = stop.child();
         let (executor, arrivals) = Executor::new(options.executor_socket.clone(), &options.pace);
-        let ended = match usable(&options, &slots) {
+        let (ended, node) = match usable(&options, &slots) {
             None => {
                 // Nobody reads results here; an executor that has some must not wait for a reader.
                 drop(arrivals);
-                wait_for_identity(&options, &slots, executor, &part).await
+                (wait_for_identity(&options, &slots, executor, &part).await, None)
             }
             Some((api, identity)) => {
                 let node = Arc::new(Node::new(
@@ -73,7 +74,7 @@ pub async fn run(options: Options, stop: Stop) -> anyhow::Result<()> {
                     options.pace.clone(),
                     started_at,
                 ));
-                serve(&node, arrivals, &identity, &part).await?
+                (serve(&node, arrivals, &identity, &part).await?, Some(node))
             }
         };
         part.trigger();
@@ -83,6 +84,9 @@ pub async fn run(options: Options, stop: Stop) -> anyhow::Result<()> {
                 // Whoever took over is alive. Coming back at once would only take it away from them again.
                 let pause = jittered(options.pace.superseded, 0.2);
                 if stop.or(tokio::time::sleep(pause)).await.is_some() {
+                    if let Some(node) = &node {
+                        stop.or(ask_once_more(node)).await;
+                    }
                     anyhow::bail!("{}", Code::SessionSuperseded);
                 }
             }
@@ -90,6 +94,22 @@ pub async fn run(options: Options, stop: Stop) -> anyhow::Result<()> {
     }
     tracing::info!("agent stops");
     Ok(())
+}
+
+/// Nothing on this machine could have replaced us while we live, so there may be a copy of it elsewhere. That we
+/// still ask, so much later, is how the control plane learns of it.
+async fn ask_once_more(node: &Node) {
+    let nothing = HeartbeatRequest {
+        tasks: Vec::new(),
+        results_pending: 0,
+        disk: None,
+    };
+    if let Err(error) = node.api.heartbeat(&nothing).await {
+        tracing::error!(
+            reason = error.word(),
+            "asked once more in a session that was taken over"
+        );
+    }
 }
 
 /// The kept identity and the calls it can make. One that is of no use is as good as none: then only a new enrolment

@@ -47,6 +47,7 @@ pub struct Config {
     pub device_cert_life_s: u64,
     pub identity_sweep_ms: u64,
     pub identity_max_age_ms: u64,
+    pub identity_grace_s: u64,
     pub log_format: LogFormat,
     pub log_filter: String,
     /// Set by `gpuaas-dev` in code. No file, variable or flag reaches it.

@@ -32,8 +32,8 @@ const KINDS: [(&str, &str); 9] = [
 ];
 
 /// How far back a short id is looked for.
-const REACH: usize = 10_000;
-const SHORTEST: usize = 6;
+pub(crate) const REACH: usize = 10_000;
+pub(crate) const SHORTEST: usize = 6;
 
 impl Noun {
     pub(crate) const fn prefix(self) -> &'static str {

@@ -8,6 +8,7 @@ use clap::{Parser, Subcommand};
 use dev::bench::{self, Bench};
 use dev::half::{self, Planted};
 use dev::run::Wish;
+use dev::soak::Soak;
 use dev::state::default_dir;
 use dev::torture::Torture;
 use dev::verbs;
@@ -53,6 +54,9 @@ enum Command {
     },
     /// Say whether it runs, and where
     Status,
+    /// Run for long and count what fails
+    #[command(subcommand)]
+    Soak(Soak),
     /// A throw-away PostgreSQL cluster for a test run; prints `ready`, ends with its parent or SIGTERM
     TestPostgres {
         /// The cluster's directory; its socket lies in `sock` below
@@ -117,6 +121,7 @@ fn main() -> ExitCode {
         }),
         Command::Reset { yes } => verbs::reset(&cli.state, yes),
         Command::Status => verbs::status(&cli.state),
+        Command::Soak(what) => what.run(),
         Command::TestPostgres { dir } => verbs::test_postgres(&dir),
         Command::Bench { benches, out, scratch } => benched(&benches, &out, scratch),
         Command::Torture(torture) => dev::torture::verb(&torture),

@@ -19,6 +19,7 @@ use wire::spiffe::Spiffe;
 use wire::tls::PeerCertificate;
 
 use crate::Fleet;
+use crate::certificate::store as certificates;
 
 /// A node whose certificate was accepted for this very request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,6 +43,17 @@ pub struct NodeEntry {
     pub epoch: u64,
     pub state: NodeState,
     pub session: Option<SessionId>,
+    /// In quarantine because two machines use its identity.
+    pub cloned: bool,
+}
+
+/// What the table knows of a certificate that stands.
+#[derive(Clone, Copy, Debug)]
+struct Standing {
+    /// None for roles.
+    owner: Option<(NodeId, u64)>,
+    /// It was presented before, and the database knows.
+    used: bool,
 }
 
 pub struct IdentityTable {
@@ -52,8 +64,8 @@ pub struct IdentityTable {
 }
 
 struct Table {
-    /// Serials that are issued, unexpired and not revoked, with the node they belong to; none for roles.
-    live: HashMap<String, Option<(NodeId, u64)>>,
+    /// Serials that are issued, unexpired, not overtaken and not revoked.
+    live: HashMap<String, Standing>,
     nodes: HashMap<NodeId, NodeEntry>,
     swept: Option<Instant>,
 }
@@ -64,6 +76,7 @@ struct NodeRow {
     epoch: i64,
     state: String,
     session_id: Option<Uuid>,
+    quarantine_code: Option<String>,
 }
 
 impl IdentityTable {
@@ -84,19 +97,23 @@ impl IdentityTable {
     /// query; times are compared with our own clock, as everywhere, and not with the database's.
     pub async fn refresh(&self, pool: &PgPool, now: Timestamp) -> sqlx::Result<HashSet<NodeId>> {
         let began = Instant::now();
-        let serials: Vec<(String, Option<Uuid>, Option<i64>)> = sqlx::query_as(
-            "select serial, node_id, epoch from certificate where revoked_at is null and kind <> 'device' and not_after > $1",
+        let serials: Vec<(String, Option<Uuid>, Option<i64>, bool)> = sqlx::query_as(
+            "select serial, node_id, epoch, first_used_at is not null from certificate
+             where revoked_at is null and kind <> 'device' and not_after > $1 and (ends_at is null or ends_at > $1)",
         )
         .bind(OffsetDateTime::from(now))
         .fetch_all(pool)
         .await?;
         let nodes: Vec<NodeRow> =
-            sqlx::query_as("select id, epoch, state, session_id from node where state <> 'removed'")
+            sqlx::query_as("select id, epoch, state, session_id, quarantine_code from node where state <> 'removed'")
                 .fetch_all(pool)
                 .await?;
         let live: HashMap<_, _> = serials
             .into_iter()
-            .map(|(serial, node, epoch)| (serial, node.map(|id| (NodeId::from(id), epoch.unwrap_or(0) as u64))))
+            .map(|(serial, node, epoch, used)| {
+                let owner = node.map(|id| (NodeId::from(id), epoch.unwrap_or(0) as u64));
+                (serial, Standing { owner, used })
+            })
             .collect();
         let nodes: HashMap<_, _> = nodes
             .into_iter()
@@ -104,7 +121,9 @@ impl IdentityTable {
             .collect();
         let mut table = self.write();
         let ended = table.live.iter().filter(|(serial, _)| !live.contains_key(*serial));
-        let mut changed: HashSet<NodeId> = ended.filter_map(|(_, owner)| owner.map(|(node, _)| node)).collect();
+        let mut changed: HashSet<NodeId> = ended
+            .filter_map(|(_, standing)| standing.owner.map(|(node, _)| node))
+            .collect();
         changed.extend(
             table
                 .nodes
@@ -125,6 +144,12 @@ impl IdentityTable {
 
     pub fn age(&self) -> Option<Duration> {
         self.read().swept.map(|at| at.elapsed())
+    }
+
+    /// Was this serial found not to stand any more, by a look that began after its connection was opened?
+    pub fn is_over(&self, serial: &str, opened: Instant) -> bool {
+        let table = self.read();
+        table.swept.is_some_and(|swept| opened < swept) && !table.live.contains_key(serial)
     }
 
     pub fn node(&self, node: NodeId) -> Option<NodeEntry> {
@@ -152,6 +177,7 @@ fn entry(row: &NodeRow) -> Option<NodeEntry> {
         epoch: row.epoch as u64,
         state: row.state.parse().ok()?,
         session: row.session_id.map(Into::into),
+        cloned: row.quarantine_code.as_deref() == Some(Code::NodeCloned.as_str()),
     })
 }
 
@@ -168,11 +194,11 @@ impl Fleet {
             return Err(Code::CertExpired.into());
         }
         let known = self.identity.read().live.get(&certificate.serial).copied();
-        let owner = match known {
-            Some(owner) => owner,
+        let standing = match known {
+            Some(standing) => standing,
             None => self.look_up(&certificate.serial).await?,
         };
-        match (name, owner) {
+        match (name, standing.owner) {
             (
                 Spiffe::Node {
                     installation,
@@ -182,6 +208,9 @@ impl Fleet {
                 Some((owner, of_epoch)),
             ) if *installation == self.app.installation && *node_id == owner && *epoch == of_epoch => {
                 self.node_now(*node_id, *epoch).await?;
+                if !standing.used {
+                    self.first_use(&certificate.serial).await?;
+                }
                 Ok(Caller::Node(NodeCaller {
                     node_id: *node_id,
                     epoch: *epoch,
@@ -209,11 +238,11 @@ impl Fleet {
         }
     }
 
-    async fn look_up(&self, serial: &str) -> Result<Option<(NodeId, u64)>, ApiError> {
-        let row = crate::certificate::store::by_serial(self.app.db.read(), serial)
+    async fn look_up(&self, serial: &str) -> Result<Standing, ApiError> {
+        let row = certificates::by_serial(self.app.db.read(), serial)
             .await?
             .ok_or(Code::CertUnknown)?;
-        if row.revoked_at.is_some() {
+        if row.revoked_at.is_some() || row.overtaken(self.app.clock.now()) {
             return Err(Code::CertRevoked.into());
         }
         // A device credential vouches for renewals; it opens no door of its own.
@@ -221,8 +250,28 @@ impl Fleet {
             return Err(Code::CertNameMismatch.into());
         }
         let owner = row.node_id.map(|id| (id.into(), row.epoch.unwrap_or(0) as u64));
-        self.identity.write().live.insert(serial.to_owned(), owner);
-        Ok(owner)
+        let standing = Standing {
+            owner,
+            used: row.first_used_at.is_some(),
+        };
+        self.identity.write().live.insert(serial.to_owned(), standing);
+        Ok(standing)
+    }
+
+    /// The first time that a serial is presented is on record before it is served: from then on the generations
+    /// before it are numbered, and whoever still lives in one of them is a copy.
+    async fn first_use(&self, serial: &str) -> Result<(), ApiError> {
+        let now = self.app.clock.now();
+        let ends_at = now.plus_ms(self.limits.certificate_grace_ms);
+        let first = certificates::first_use(self.app.db.bookkeeping(), serial, now, ends_at).await?;
+        if !first {
+            // Another replica was faster; or it was given up as lost in this very moment.
+            self.look_up(serial).await?;
+        }
+        if let Some(standing) = self.identity.write().live.get_mut(serial) {
+            standing.used = true;
+        }
+        Ok(())
     }
 
     /// The node behind a live certificate, read once from its row if this process has not met it.
@@ -239,10 +288,11 @@ impl Fleet {
 
     /// The row of a node, and the table's memory of it made current.
     pub(crate) async fn read_node(&self, node: NodeId) -> Result<NodeEntry, ApiError> {
-        let row: Option<NodeRow> = sqlx::query_as("select id, epoch, state, session_id from node where id = $1")
-            .bind(node.uuid())
-            .fetch_optional(self.app.db.read())
-            .await?;
+        let row: Option<NodeRow> =
+            sqlx::query_as("select id, epoch, state, session_id, quarantine_code from node where id = $1")
+                .bind(node.uuid())
+                .fetch_optional(self.app.db.read())
+                .await?;
         let entry = row.as_ref().and_then(entry).ok_or(Code::CertRevoked)?;
         self.identity.write().nodes.insert(node, entry);
         Ok(entry)

@@ -8,6 +8,7 @@ use base::App;
 use base::config::Config;
 
 pub mod certificate;
+mod clone;
 pub mod dispatch;
 pub mod enrol;
 pub mod heartbeat;
@@ -27,6 +28,7 @@ use dispatch::Dispatch;
 use identity::IdentityTable;
 use presence::Presence;
 use trust::Keyring;
+use wire::connections::Connections;
 
 /// One process's view of the fleet. Clones share it; two processes share only the database.
 #[derive(Clone)]
@@ -39,6 +41,8 @@ pub struct Inner {
     pub identity: IdentityTable,
     pub dispatch: Dispatch,
     pub presence: Presence,
+    /// Who is connected to the node-facing listener.
+    pub connections: Arc<Connections>,
     pub stop: tokio_util::sync::CancellationToken,
     keyring: RwLock<Arc<Keyring>>,
 }
@@ -57,6 +61,10 @@ pub struct Limits {
     pub device_life_s: i64,
     pub sweep_ms: u64,
     pub identity_max_age_ms: u64,
+    /// How long a superseded session may ask before it is taken for a copy.
+    pub session_grace_ms: i64,
+    /// How long a certificate counts once its successor is in use.
+    pub certificate_grace_ms: i64,
     /// A dispatched task that nobody has named is handed out again after this long.
     pub redeliver_ms: i64,
     /// Queued tasks per node.
@@ -77,6 +85,9 @@ impl Limits {
             device_life_s: config.device_cert_life_s as i64,
             sweep_ms: config.identity_sweep_ms,
             identity_max_age_ms: config.identity_max_age_ms,
+            session_grace_ms: config.identity_grace_s as i64 * 1000,
+            // A wait that is held in the old name ends by itself, as if nothing had happened.
+            certificate_grace_ms: config.identity_grace_s.max(config.wait_hold_s * 3 / 2 + 1) as i64 * 1000,
             redeliver_ms: 2000,
             queue_most: 256,
         }
@@ -107,6 +118,7 @@ impl Fleet {
             identity: IdentityTable::new(limits.identity_max_age_ms),
             dispatch: Dispatch::default(),
             presence: Presence::default(),
+            connections: Arc::default(),
             stop,
             keyring: RwLock::new(Arc::new(keyring)),
             app,

@@ -7,6 +7,7 @@ pub const TASKS_ENDED: &str = "gpuaas_task_ended_total";
 pub const NODES_HELD: &str = "gpuaas_node_waits_held";
 pub const IDENTITY_AGE: &str = "gpuaas_identity_table_age_seconds";
 pub const IDENTITY_REFUSED: &str = "gpuaas_identity_refused_total";
+pub const CONNECTIONS_CUT: &str = "gpuaas_identity_connections_cut_total";
 pub const MANIFEST_LEFT: &str = "gpuaas_trust_manifest_left_seconds";
 pub const ALARMS: &str = "gpuaas_fleet_alarms_total";
 
@@ -35,6 +36,11 @@ pub const METRICS: &[Metric] = &[
         name: IDENTITY_REFUSED,
         kind: Kind::Counter,
         help: "Certificates refused, by code.",
+    },
+    Metric {
+        name: CONNECTIONS_CUT,
+        kind: Kind::Counter,
+        help: "Connections ended because their certificate was over.",
     },
     Metric {
         name: MANIFEST_LEFT,

@@ -1,10 +1,10 @@
 //! Who was heard, kept in memory and written in one statement a second: a heartbeat must not cost a transaction.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use model::id::NodeId;
+use model::id::{NodeId, SessionId};
 use model::time::Timestamp;
 use sqlx::PgPool;
 use time::OffsetDateTime;
@@ -29,43 +29,43 @@ impl Default for Presence {
 
 #[derive(Default)]
 struct Unwritten {
-    seen: HashMap<NodeId, Timestamp>,
-    serials: HashSet<String>,
-    /// Serials whose first use is known to be written.
-    noted: HashSet<String>,
+    seen: HashMap<NodeId, Heard>,
+}
+
+/// What was last heard of a node.
+#[derive(Clone, Copy)]
+struct Heard {
+    at: Timestamp,
+    /// The session in which it asked for work or named some, and when.
+    session: Option<(SessionId, Timestamp)>,
 }
 
 impl Presence {
     pub fn heard(&self, caller: &NodeCaller, at: Timestamp) {
         let mut unwritten = self.lock();
-        unwritten.seen.insert(caller.node_id, at);
-        if !unwritten.noted.contains(&caller.serial) {
-            unwritten.serials.insert(caller.serial.clone());
-        }
+        let heard = unwritten
+            .seen
+            .entry(caller.node_id)
+            .or_insert(Heard { at, session: None });
+        heard.at = at;
+    }
+
+    /// The session that counts was heard.
+    pub fn heard_in(&self, node: NodeId, session: SessionId, at: Timestamp) {
+        let mut unwritten = self.lock();
+        let heard = unwritten.seen.entry(node).or_insert(Heard { at, session: None });
+        heard.session = Some((session, at));
     }
 
     /// Writes what was heard since the last time. On failure it is kept and tried again.
-    pub async fn flush(&self, pool: &PgPool, now: Timestamp) -> sqlx::Result<()> {
-        let (seen, serials) = {
+    pub async fn flush(&self, pool: &PgPool) -> sqlx::Result<()> {
+        let seen = std::mem::take(&mut self.lock().seen);
+        let result = write(pool, &seen).await;
+        if result.is_err() {
             let mut unwritten = self.lock();
-            (
-                std::mem::take(&mut unwritten.seen),
-                std::mem::take(&mut unwritten.serials),
-            )
-        };
-        let result = write(pool, &seen, &serials, now).await;
-        let mut unwritten = self.lock();
-        if result.is_ok() {
-            // A node uses a new serial once or twice a day; forgetting them all now and then costs one UPDATE each.
-            if unwritten.noted.len() > 100_000 {
-                unwritten.noted.clear();
+            for (node, heard) in seen {
+                unwritten.seen.entry(node).or_insert(heard);
             }
-            unwritten.noted.extend(serials);
-        } else {
-            for (node, at) in seen {
-                unwritten.seen.entry(node).or_insert(at);
-            }
-            unwritten.serials.extend(serials);
             *self.listening_since.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
         }
         result
@@ -82,31 +82,32 @@ impl Presence {
     }
 }
 
-async fn write(
-    pool: &PgPool,
-    seen: &HashMap<NodeId, Timestamp>,
-    serials: &HashSet<String>,
-    now: Timestamp,
-) -> sqlx::Result<()> {
-    if !seen.is_empty() {
-        let ids: Vec<Uuid> = seen.keys().map(|id| id.uuid()).collect();
-        let times: Vec<OffsetDateTime> = seen.values().map(|at| (*at).into()).collect();
-        sqlx::query(
-            // Locked in the order of ids, as everybody locks; a row that somebody holds is heard again soon.
-            "with heard as (select * from unnest($1::uuid[], $2::timestamptz[]) as heard (id, at)),
-                  free as (select node.id from node join heard on heard.id = node.id
-                           order by node.id for no key update of node skip locked)
-             update node set last_seen_at = greatest(node.last_seen_at, heard.at)
-             from heard join free on free.id = heard.id where node.id = heard.id",
-        )
-        .bind(ids)
-        .bind(times)
-        .execute(pool)
-        .await?;
+async fn write(pool: &PgPool, seen: &HashMap<NodeId, Heard>) -> sqlx::Result<()> {
+    if seen.is_empty() {
+        return Ok(());
     }
-    if !serials.is_empty() {
-        let serials: Vec<String> = serials.iter().cloned().collect();
-        crate::certificate::store::mark_used(pool, &serials, now).await?;
-    }
+    let ids: Vec<Uuid> = seen.keys().map(|id| id.uuid()).collect();
+    let times: Vec<OffsetDateTime> = seen.values().map(|heard| heard.at.into()).collect();
+    let (sessions, asked): (Vec<Option<Uuid>>, Vec<Option<OffsetDateTime>>) = seen
+        .values()
+        .map(|heard| heard.session.map(|(id, at)| (id.uuid(), at.into())).unzip())
+        .unzip();
+    sqlx::query(
+        // Locked in the order of ids, as everybody locks; a row that somebody holds is heard again soon.
+        "with heard as (select * from unnest($1::uuid[], $2::timestamptz[], $3::uuid[], $4::timestamptz[])
+                            as heard (id, at, session_id, asked_at)),
+              free as (select node.id from node join heard on heard.id = node.id
+                       order by node.id for no key update of node skip locked)
+         update node set last_seen_at = greatest(node.last_seen_at, heard.at),
+             session_heard_at = case when node.session_id = heard.session_id
+                 then greatest(node.session_heard_at, heard.asked_at) else node.session_heard_at end
+         from heard join free on free.id = heard.id where node.id = heard.id",
+    )
+    .bind(ids)
+    .bind(times)
+    .bind(sessions)
+    .bind(asked)
+    .execute(pool)
+    .await?;
     Ok(())
 }

@@ -10,6 +10,7 @@ use axum::{Json, Router};
 use base::auth::Role;
 use base::http::{Access, Answer, ApiError, Body, Params, Peer, Route, Routes, Search, correlation_id};
 use base::tx::Actor;
+use http::header::CONNECTION;
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use model::id::{NodeId, SessionId, TaskId};
@@ -33,6 +34,9 @@ const NODE: Access = Access::Roles(&[Role::Node]);
 /// Who may ask for tasks: those that run workflows. Each still needs an intent for each task.
 const WORKERS: Access = Access::Roles(&[Role::ProvisioningWorker, Role::AppRuntimeWorker, Role::BillingWorker]);
 
+/// How long before the end of its certificate a wait is over.
+const BEFORE_END_MS: i64 = 250;
+
 /// Behind mutual TLS.
 pub fn node_routes() -> Routes<Fleet> {
     Routes::new([
@@ -40,14 +44,19 @@ pub fn node_routes() -> Routes<Fleet> {
             .summary("Open a session: who runs here and what it can do")
             .takes::<SessionRequest>()
             .answers::<SessionAnswer>()
-            .fails(&[Code::AgentIncompatible, Code::SimulatedNodeRefused]),
+            .fails(&[Code::AgentIncompatible, Code::SimulatedNodeRefused, Code::NodeCloned]),
         Route::get("/internal/v1/nodes/{id}/tasks/wait", NODE, get_wait)
             .summary("Wait for tasks; with probe=1, only prove that waiting would work")
             .searches::<WaitQuery>()
             .answers::<WaitAnswer>()
             .answers_nothing()
             .deadline(Duration::from_secs(60))
-            .fails(&[Code::SessionRequired, Code::SessionSuperseded, Code::NodeQuarantined]),
+            .fails(&[
+                Code::SessionRequired,
+                Code::SessionSuperseded,
+                Code::NodeQuarantined,
+                Code::NodeCloned,
+            ]),
         Route::get("/internal/v1/nodes/{id}/ping", NODE, get_ping)
             .summary("Prove the way in and out; claims nothing")
             .answers::<PingAnswer>(),
@@ -98,6 +107,7 @@ pub fn enrol_routes() -> Routes<Fleet> {
                 Code::CertNameMismatch,
                 Code::CertRevoked,
                 Code::ClockSkew,
+                Code::NodeCloned,
             ]),
     ])
 }
@@ -154,10 +164,17 @@ async fn identify(State(fleet): State<Fleet>, mut request: Request, next: Next) 
                     true => fleet.note_refused(&name, error.code).await,
                     false => Ok(()),
                 };
-                match noted {
+                let mut answer = match noted {
                     Ok(()) => error.into_response(),
                     Err(broken) => ApiError::from(broken).into_response(),
+                };
+                // Nothing more will be heard on this connection; it is not kept for somebody who is nobody.
+                if answer.status().is_client_error() {
+                    answer
+                        .headers_mut()
+                        .insert(CONNECTION, HeaderValue::from_static("close"));
                 }
+                answer
             }
         },
     }
@@ -232,6 +249,7 @@ async fn get_wait(
     State(fleet): State<Fleet>,
     Me(me): Me,
     Search(query): Search<WaitQuery>,
+    actor: Actor,
     headers: HeaderMap,
 ) -> Answer<Response> {
     if query.probe == Some(1) {
@@ -239,7 +257,10 @@ async fn get_wait(
     }
     let session = session_of(&headers)?;
     let jitter_ms = rand::random_range(0..=fleet.limits.hold_ms / 4);
-    let hold = tokio::time::sleep(Duration::from_millis(fleet.limits.hold_ms + jitter_ms));
+    // Over just before the certificate is: then it ends as any wait does, and nobody was refused.
+    let left_ms = me.not_after.since_ms(fleet.app.clock.now()) - BEFORE_END_MS;
+    let left_ms = u64::try_from(left_ms).unwrap_or(0);
+    let hold = tokio::time::sleep(Duration::from_millis((fleet.limits.hold_ms + jitter_ms).min(left_ms)));
     tokio::pin!(hold);
     let manifest = fleet.manifest_version();
     let wait = fleet.dispatch.enter(me.node_id);
@@ -247,7 +268,7 @@ async fn get_wait(
         let rung = wait.rung();
         tokio::pin!(rung);
         rung.as_mut().enable();
-        session::check(&fleet, &me, session).await?;
+        session::takes_tasks(&session::check(&fleet, &me, &actor, session).await?)?;
         if wait.take_work() {
             let tasks = task::claim::claim(&fleet, me.node_id, me.epoch, session).await?;
             let cancel = task::store::to_cancel(fleet.app.db.read(), me.node_id).await?;
@@ -256,9 +277,10 @@ async fn get_wait(
             }
         }
         tokio::select! {
-            () = &mut rung => {}
+            biased;
             () = &mut hold => return Ok(StatusCode::NO_CONTENT.into_response()),
             () = fleet.stop.cancelled() => return Ok(StatusCode::NO_CONTENT.into_response()),
+            () = &mut rung => {}
         }
         // Revoked while it waited, or a new manifest: the connection is not asked again, so the table is.
         fleet.still_stands(&me).await?;
@@ -294,11 +316,7 @@ async fn post_heartbeat(
     Body(request): Body<HeartbeatRequest>,
 ) -> Answer<Json<HeartbeatAnswer>> {
     let session = session_of(&headers)?;
-    match session::check(&fleet, &me, session).await {
-        // A quarantined node gets no new tasks, but it goes on reporting those it has.
-        Err(error) if error.code != Code::NodeQuarantined => return Err(error),
-        _ => {}
-    }
+    session::check(&fleet, &me, &actor, session).await?;
     heartbeat::beat(&fleet, &me, &actor, session, &request).await.map(Json)
 }
 

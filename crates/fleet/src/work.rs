@@ -12,7 +12,7 @@ use serde_json::json;
 use tokio::task::JoinSet;
 
 use crate::Fleet;
-use crate::metrics::{ALARMS, IDENTITY_AGE, MANIFEST_LEFT, NODES_HELD};
+use crate::metrics::{ALARMS, CONNECTIONS_CUT, IDENTITY_AGE, MANIFEST_LEFT, NODES_HELD};
 use crate::node::state;
 use crate::node::store::{self as nodes, ProbeRule};
 use crate::task::{claim, enqueue_probe, retention, store as tasks};
@@ -34,7 +34,14 @@ async fn identity_loop(fleet: Fleet) {
     let sweep = Duration::from_millis(fleet.limits.sweep_ms);
     while fleet.running(news.look_again(sweep)).await {
         match fleet.identity.refresh(fleet.app.db.read(), fleet.app.clock.now()).await {
-            Ok(changed) => changed.into_iter().for_each(|node| fleet.dispatch.nudge(node)),
+            Ok(changed) => {
+                // Held requests are answered first; then nothing keeps their connections.
+                changed.into_iter().for_each(|node| fleet.dispatch.nudge(node));
+                let cut = fleet
+                    .connections
+                    .cut(|serial, since| fleet.identity.is_over(serial, since));
+                metrics::counter!(CONNECTIONS_CUT).increment(cut as u64);
+            }
             Err(error) => tracing::warn!(%error, "the identity table could not be swept"),
         }
         let stale = fleet.identity.is_stale().then_some(Code::IdentityStale);
@@ -58,10 +65,7 @@ async fn dispatch_loop(fleet: Fleet) {
 
 async fn presence_loop(fleet: Fleet) {
     while fleet.running(tokio::time::sleep(Duration::from_millis(500))).await {
-        let flushed = fleet
-            .presence
-            .flush(fleet.app.db.bookkeeping(), fleet.app.clock.now())
-            .await;
+        let flushed = fleet.presence.flush(fleet.app.db.bookkeeping()).await;
         if let Err(error) = flushed {
             tracing::warn!(%error, "last-seen times were not written");
         }

@@ -23,8 +23,12 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::task::TaskTracker;
 use tower::Service;
 
+use crate::connections::{Connections, Place};
 use crate::stop::Stop;
 use crate::tls::PeerCertificate;
+
+/// What a request under way may still take once the certificate behind it is over.
+const OVER_DRAIN: Duration = Duration::from_secs(3);
 
 /// In every request's extensions: who is at the other end.
 #[derive(Clone, Debug)]
@@ -63,18 +67,37 @@ pub async fn serve<S, B>(listener: TcpListener, tls: Option<Arc<ServerConfig>>, 
 where
     S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + 'static,
     S::Future: Send,
-    S::Error: Into<Box<dyn Error + Send + Sync>>,
+    S::Error: Into<Ended>,
     B: Body + Send + 'static,
     B::Data: Send,
-    B::Error: Into<Box<dyn Error + Send + Sync>>,
+    B::Error: Into<Ended>,
+{
+    serve_listed(listener, tls, service, limits, stop, Arc::default()).await;
+}
+
+/// The same, with the list of who is connected: whoever holds it can end a connection with its certificate.
+pub async fn serve_listed<S, B>(
+    listener: TcpListener,
+    tls: Option<Arc<ServerConfig>>,
+    service: S,
+    limits: Limits,
+    stop: Stop,
+    listed: Arc<Connections>,
+) where
+    S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + 'static,
+    S::Future: Send,
+    S::Error: Into<Ended>,
+    B: Body + Send + 'static,
+    B::Data: Send,
+    B::Error: Into<Ended>,
 {
     let places = Arc::new(Semaphore::new(limits.max_connections));
     let connections = TaskTracker::new();
     while let Some((stream, addr, place)) = stop.or(accept(&listener, &places)).await {
-        let (tls, service, stop) = (tls.clone(), service.clone(), stop.clone());
+        let (tls, service, stop, listed) = (tls.clone(), service.clone(), stop.clone(), listed.clone());
         connections.spawn(async move {
             let _place = place;
-            if let Err(reason) = connection(stream, addr, tls, service, limits, stop).await {
+            if let Err(reason) = connection(stream, addr, tls, service, limits, stop, &listed).await {
                 tracing::debug!(%addr, %reason, "connection ended");
             }
         });
@@ -115,6 +138,7 @@ async fn connection<S, B>(
     service: S,
     limits: Limits,
     stop: Stop,
+    listed: &Arc<Connections>,
 ) -> Result<(), Ended>
 where
     S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + 'static,
@@ -131,7 +155,8 @@ where
             addr,
             certificate: None,
         };
-        return requests(stream, peer, service, limits, born + limits.max_connection_age, stop).await;
+        let end = End::of_age(born, limits);
+        return requests(stream, peer, service, limits, end, stop).await;
     };
     let accepting = timeout(
         limits.handshake_timeout,
@@ -145,10 +170,43 @@ where
         None => None,
         Some(der) => Some(Arc::new(PeerCertificate::parse(der)?)),
     };
-    let age = certificate.as_deref().map_or(limits.max_connection_age, |certificate| {
-        limits.max_connection_age.min(left(&config, certificate.not_after))
-    });
-    requests(stream, Peer { addr, certificate }, service, limits, born + age, stop).await
+    let mut end = End::of_age(born, limits);
+    if let Some(certificate) = &certificate {
+        end.with(listed.enter(certificate), born + left(&config, certificate.not_after));
+    }
+    requests(stream, Peer { addr, certificate }, service, limits, end, stop).await
+}
+
+/// When a connection has to end at the latest, and what then remains for a request under way.
+struct End {
+    at: Instant,
+    drain: Duration,
+    /// In the list, where it may be cut before.
+    place: Option<Place>,
+}
+
+impl End {
+    fn of_age(born: Instant, limits: Limits) -> Self {
+        Self {
+            at: born + limits.max_connection_age,
+            drain: limits.drain,
+            place: None,
+        }
+    }
+
+    fn with(&mut self, place: Place, not_after: Instant) {
+        if not_after < self.at {
+            (self.at, self.drain) = (not_after, OVER_DRAIN);
+        }
+        self.place = Some(place);
+    }
+
+    async fn cut(&self) {
+        match &self.place {
+            Some(place) => place.cut().await,
+            None => std::future::pending().await,
+        }
+    }
 }
 
 /// By the clock that judged the certificate in the handshake.
@@ -159,7 +217,7 @@ fn left(config: &ServerConfig, not_after: Timestamp) -> Duration {
     Duration::from_millis(u64::try_from(not_after.millis().saturating_sub(now_ms)).unwrap_or(0))
 }
 
-async fn requests<I, S, B>(io: I, peer: Peer, service: S, limits: Limits, end: Instant, stop: Stop) -> Result<(), Ended>
+async fn requests<I, S, B>(io: I, peer: Peer, service: S, limits: Limits, end: End, stop: Stop) -> Result<(), Ended>
 where
     I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + 'static,
@@ -182,13 +240,14 @@ where
                 }),
             )
     );
-    tokio::select! {
+    let drain = tokio::select! {
         done = connection.as_mut() => return done.map_err(Into::into),
-        () = stop.stopped() => {}
-        () = sleep_until(end) => {}
-    }
+        () = stop.stopped() => limits.drain,
+        () = end.cut() => OVER_DRAIN,
+        () = sleep_until(end.at) => end.drain,
+    };
     connection.as_mut().graceful_shutdown();
-    timeout(limits.drain, connection)
+    timeout(drain, connection)
         .await
         .map_err(|_| "cut after the drain time")?
         .map_err(Into::into)

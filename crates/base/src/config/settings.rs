@@ -71,6 +71,7 @@ settings! {
     device_cert_life_s   Kind::Count,   "31536000", "Life of a node's device credential: a year";
     identity_sweep_ms    Kind::Count,   "2000", "How often the identity table is read anew";
     identity_max_age_ms  Kind::Count,   "10000", "A table older than this lets nobody in";
+    identity_grace_s     Kind::Count,   "60", "How long an overtaken certificate still counts, and a superseded session may still ask, before it is taken for a copy";
     log_format           Kind::Choice(&["auto", "json", "text"]), "auto", "Log lines: text on a terminal, JSON elsewhere";
     log_filter           Kind::Text,    "info,sqlx=warn", "What to log, as in `info,fleet=debug`";
 }

@@ -115,7 +115,7 @@ impl Column {
             (Kind::Since, Reader::Person { now }) => moment(&found, |at| text::age(now.since_ms(at))),
             (Kind::Until, Reader::Person { now }) => moment(&found, |at| match at.since_ms(now) {
                 left if left <= 0 => format!("over {}", text::age(-left)),
-                left => text::age(left),
+                left => text::left(left),
             }),
             (Kind::Span, _) => found.as_i64().map(text::span).unwrap_or_default(),
             (Kind::Mib, _) => found.as_u64().map(|mib| bytes(mib << 20)).unwrap_or_default(),

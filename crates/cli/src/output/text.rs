@@ -80,6 +80,17 @@ pub(crate) fn age(millis: i64) -> String {
     }
 }
 
+/// What is left of a time, to the nearest unit: a day's certificate that is a moment old has a day left.
+pub(crate) fn left(millis: i64) -> String {
+    let half_a_unit = match millis / 1000 {
+        ..120 => 500,
+        120..7200 => 30_000,
+        7200..172_800 => 1_800_000,
+        _ => 43_200_000,
+    };
+    age(millis.saturating_add(half_a_unit))
+}
+
 /// `node_k3v9q2`: the kind and the last six characters.
 pub(crate) fn short_id(id: &str) -> String {
     match id.rsplit_once('_') {
@@ -129,6 +140,10 @@ mod tests {
         assert_eq!(age(-400), "0s");
         assert_eq!(age(3_900), "3s");
         assert_eq!(age(200_000), "3m");
+        assert_eq!(left(86_395_000), "24h");
+        assert_eq!(left(31_535_995_000), "365d");
+        assert_eq!(left(7_199_000), "2h");
+        assert_eq!(left(29_400), "29s");
     }
 
     #[test]

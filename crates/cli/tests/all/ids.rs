@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::server::{Answer, Server};
-use crate::town::{Home, gpuaas, id_of, node, page};
+use crate::town::{Home, Said, gpuaas, id_of, node, page};
 
 /// One node per page, and each node by its exact id.
 async fn fleet(nodes: Vec<Value>) -> Server {
@@ -154,4 +154,55 @@ async fn enrolling_a_known_name_asks_for_a_new_token_and_a_new_name_for_a_node()
         .run(&home)
         .await;
     assert_eq!(said.exit, 2);
+}
+
+async fn revoke(server: &Server, home: &Home, typed: &str) -> Said {
+    let words = [
+        "node", "cert", "gpu-07", "--revoke", typed, "--reason", "stolen", "--yes",
+    ];
+    gpuaas(&words).at(&server.url).run(home).await
+}
+
+#[tokio::test]
+async fn a_certificate_is_named_by_the_beginning_of_its_serial() {
+    let home = Home::new();
+    let certificate = |serial: &str| json!({"serial": serial, "kind": "working"});
+    let serials = [
+        "4f1b2c00000000000000000000000001",
+        "4f1b2d00000000000000000000000002",
+        "4f1b2d10000000000000000000000003",
+    ];
+    let server = Server::start(
+        move |asked, _| match (asked.method.as_str(), asked.path.contains("/certificates?")) {
+            ("GET", true) => Answer::Json(200, page(&serials.map(certificate), None)),
+            ("GET", false) => Answer::Json(200, page(&[node("gpu-07")], None)),
+            _ => Answer::Json(200, node("gpu-07")),
+        },
+    )
+    .await;
+    let said = revoke(&server, &home, "4F1B2c").await;
+    assert_eq!(said.exit, 0, "{}", said.err);
+    let last = server.asked().pop().expect("asked");
+    assert!(
+        last.path.ends_with(&format!("/certificates/{}/revoke", serials[0])),
+        "{}",
+        last.path
+    );
+    let said = revoke(&server, &home, "4f1b2d").await;
+    assert_eq!(said.exit, 2, "{}", said.err);
+    assert!(
+        said.err.contains(serials[1]) && said.err.contains(serials[2]),
+        "{}",
+        said.err
+    );
+    assert_eq!(revoke(&server, &home, "4f1b2e").await.exit, 3, "there is none");
+    assert_eq!(revoke(&server, &home, "4f1b").await.exit, 2, "too little");
+    // A whole one is not looked for.
+    let before = server.asked().len();
+    assert_eq!(revoke(&server, &home, serials[2]).await.exit, 0);
+    assert!(
+        server.asked()[before..]
+            .iter()
+            .all(|asked| !asked.path.contains("/certificates?"))
+    );
 }

@@ -14,7 +14,8 @@ use fleet::{Fleet, work};
 use rustls::ServerConfig;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
-use wire::serve::{Limits, Peer, serve};
+use wire::connections::Connections;
+use wire::serve::{Limits, Peer, serve_listed};
 use wire::stop::Stop;
 use wire::tls::server_config_with;
 
@@ -55,9 +56,9 @@ pub async fn serve_on(app: App, ports: Ports, stop: Stop) -> anyhow::Result<()> 
     let enrol = stamped(&fleet, finish(enrol_router(&fleet), Shell::new(SERVICE)));
     let listeners = async {
         tokio::join!(
-            listen(ports.public, public_tls, public, &stop),
-            listen(ports.node, Some(node_tls), node, &stop),
-            listen(ports.enrol, Some(enrol_tls), enrol, &stop),
+            listen(ports.public, public_tls, public, Arc::default(), &stop),
+            listen(ports.node, Some(node_tls), node, fleet.connections.clone(), &stop),
+            listen(ports.enrol, Some(enrol_tls), enrol, Arc::default(), &stop),
         )
     };
     let (_, outcome) = tokio::join!(listeners, watch(loops, &stop));
@@ -78,9 +79,15 @@ async fn watch(mut loops: JoinSet<()>, stop: &Stop) -> anyhow::Result<()> {
     outcome
 }
 
-async fn listen(listener: TcpListener, tls: Option<Arc<ServerConfig>>, router: Router, stop: &Stop) {
+async fn listen(
+    listener: TcpListener,
+    tls: Option<Arc<ServerConfig>>,
+    router: Router,
+    connections: Arc<Connections>,
+    stop: &Stop,
+) {
     let router = router.layer(from_fn(told_address));
-    serve(listener, tls, router, Limits::default(), stop.clone()).await;
+    serve_listed(listener, tls, router, Limits::default(), stop.clone(), connections).await;
 }
 
 /// Says where a request came from in the words that axum's extractors and the audit know.

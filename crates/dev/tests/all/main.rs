@@ -13,9 +13,10 @@ mod renewal;
 mod restarts;
 mod retention;
 mod survival;
-mod tenant;
 mod torture;
 mod walk;
+
+pub(crate) use dev::tenant;
 
 /// The binary that plays agents and executors.
 const EXE: &str = env!("CARGO_BIN_EXE_gpuaas-dev");

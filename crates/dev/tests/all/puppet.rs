@@ -14,8 +14,8 @@ use model::enrol::EnrolmentToken;
 use model::id::{NodeId, SessionId, TaskId};
 use model::key::SigningKey;
 use model::node_api::{
-    CertificateKind, CertificateRequest, EnrolAnswer, EnrolRequest, Facts, Hardware, HeartbeatRequest, HeldTask,
-    OfferedTask, PROTOCOL, ResultRequest, SessionRequest, Versions, WaitAnswer, header,
+    CertificateAnswer, CertificateKind, CertificateRequest, EnrolAnswer, EnrolRequest, Facts, Hardware,
+    HeartbeatRequest, HeldTask, OfferedTask, PROTOCOL, ResultRequest, SessionRequest, Versions, WaitAnswer, header,
 };
 use model::outcome::{Outcome, ResultPayload};
 use model::time::Timestamp;
@@ -288,6 +288,51 @@ impl Puppet {
             &request,
         )
         .await
+    }
+
+    /// Asks for a certificate of its own, from the generation that it says it holds.
+    pub(crate) async fn renew_from(
+        &self,
+        generation: u64,
+        kind: CertificateKind,
+        csr: &str,
+        token: String,
+    ) -> Response {
+        let request = CertificateRequest {
+            kind,
+            csr: csr.to_owned(),
+            token,
+            generation,
+        };
+        post(&self.outside, &self.path("certificates"), &request).await
+    }
+
+    /// From now on with this certificate.
+    pub(crate) fn wears(&mut self, working: &CertificateAnswer, key: KeyPair) {
+        let url = &self.answer.endpoints.node_api_url;
+        self.inside = node_door(url, &working.chain, &key, &working.ca_bundle);
+        self.keys.working = key;
+        self.answer.working = working.clone();
+    }
+
+    /// Everything that it holds, in a second pair of hands; with a session of its own.
+    pub(crate) fn copied(&self) -> Self {
+        let again = |key: &KeyPair| KeyPair::from_pem(&key.serialize_pem()).expect("a key");
+        let keys = Keys {
+            device: again(&self.keys.device),
+            working: again(&self.keys.working),
+            result: self.keys.result.clone(),
+        };
+        let (answer, working) = (self.answer.clone(), &self.answer.working);
+        let url = &self.answer.endpoints.node_api_url;
+        Self {
+            inside: node_door(url, &working.chain, &keys.working, &working.ca_bundle),
+            outside: self.outside.clone(),
+            session: SessionId::new(),
+            journal_seq: AtomicU64::new(1),
+            keys,
+            answer,
+        }
     }
 }
 

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use base::config::Config;
 use base::testing::eventually;
+use dev::soak;
 use dev::town::Town;
 use host::pretend::Profile;
 use model::api::{CertificateView, NodeView, Page};
@@ -72,6 +73,16 @@ async fn certificates_rotate_under_load_and_no_task_fails() {
     );
     assert_eq!(town.show_node(node).await.epoch, 1);
     running.stop();
+    town.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hundred_rotations_under_load_fail_no_task_and_no_poll() {
+    let town = Town::tuned(EXE, soak::brisk).await;
+    let began = Instant::now();
+    let counts = soak::rotations(&town, 10, 10, |_| {}).await;
+    assert!(counts.report("rotations", 100, began.elapsed()).ok(), "{counts:?}");
+    assert!(counts.polls > 100, "{counts:?}");
     town.end().await;
 }
 

@@ -48,6 +48,8 @@ pub(super) struct DeviceToken {
     pub(super) device: PeerCertificate,
     pub(super) name: Spiffe,
     pub(super) jti: String,
+    /// Whole seconds, rounded down.
+    pub(super) issued_at: Timestamp,
     pub(super) expires_at: Timestamp,
 }
 
@@ -159,6 +161,7 @@ fn judge(
         device,
         name,
         jti: claims.jti,
+        issued_at: Timestamp::from_millis(claims.iat.saturating_mul(1000)),
         expires_at: Timestamp::from_millis(claims.exp.saturating_mul(1000)),
     })
 }

@@ -1,12 +1,15 @@
 //! Renewal: a device credential vouches, by a signed token, for a new certificate in its own name. The names are
-//! checked before issuing and again on what was issued; a token works once.
+//! checked before issuing and again on what was issued; a token works once. Each certificate has a generation: any
+//! that is not older than the last one in use may ask, so lost answers lock nobody out; an older one is a copy.
 
 use base::http::{Answer, ApiError, correlation_id};
 use base::tx::{Actor, ActorKind, Target};
+use base::wake::Topic;
 use model::id::NodeId;
 use model::node_api::{CertificateAnswer, CertificateKind, CertificateRequest};
 use model::signal::Code;
 use model::state::NodeState;
+use time::{Duration, OffsetDateTime};
 use wire::spiffe::Spiffe;
 use wire::tls::PeerCertificate;
 
@@ -14,10 +17,15 @@ use super::device_token::{self, DeviceToken, Expected};
 use super::store::{self, Place};
 use super::{CaError, Issued};
 use crate::Fleet;
+use crate::clone::{self, Evidence};
 use crate::node::store as nodes;
 
-/// Lost answers leave certificates that nobody uses; more than this is no accident.
-const LIVE_MOST: i64 = 32;
+/// Lost answers make certificates that nobody uses. More than this in an hour, or in a shorter life, is no accident;
+/// and after that time the next one is given, so that even the unluckiest comes back alone.
+const LATELY_MOST: i64 = 32;
+const LATELY_S: i64 = 3600;
+/// How much later than what it overtakes a request may arrive.
+const LATE_MS: i64 = 5000;
 
 pub(crate) async fn renew(fleet: &Fleet, node: NodeId, request: CertificateRequest) -> Answer<CertificateAnswer> {
     let (signer, opened) = open(fleet, &request);
@@ -93,11 +101,50 @@ async fn attempt(
         return Err(ApiError::new(Code::DeviceTokenInvalid).message("this token was used before"));
     }
     let now = change.at();
-    if store::live_count(change.conn(), node, epoch, request.kind, now).await? >= LIVE_MOST {
-        return Err(ApiError::new(Code::RateLimited)
-            .message("the node holds too many live certificates; some have to end first"));
+    let since = now.plus_s(-LATELY_S.min(life_s(fleet, request.kind)));
+    let (working, vouching) = store::lines(change.conn(), node, epoch, since).await?;
+    let (line, claimed) = match request.kind {
+        CertificateKind::Working => (working, request.generation),
+        // The executor has it, and the one that vouches is the one it has; the agent only remembers.
+        CertificateKind::Device => (vouching, request.generation.max(device.generation as u64)),
+    };
+    if made_before(token, line.made_at) {
+        return Err(late());
     }
-    let generation = store::generation(change.conn(), node, epoch, request.kind).await? + 1;
+    let behind = match request.kind {
+        CertificateKind::Working if claimed < line.used => Some((claimed, line)),
+        _ if device.overtaken(now) => Some((device.generation as u64, vouching)),
+        CertificateKind::Working | CertificateKind::Device => None,
+    };
+    if let Some((claimed, line)) = behind {
+        change.rollback().await?;
+        // On its way while the next generation was taken into use? A copy will be heard again.
+        let conclusive = line
+            .used_at
+            .map(|at| at + Duration::milliseconds(LATE_MS.min(fleet.limits.session_grace_ms)));
+        if made_before(token, conclusive) {
+            return Err(late());
+        }
+        let (kind, used) = (request.kind, line.used);
+        let evidence = Evidence::OldGeneration { kind, claimed, used };
+        return Err(clone::found(fleet, actor, node, epoch, &evidence).await);
+    }
+    if line.lately >= LATELY_MOST {
+        return Err(
+            ApiError::new(Code::RateLimited).message("the node was given too many certificates lately; it has to wait")
+        );
+    }
+    let ends_at = now.plus_ms(fleet.limits.certificate_grace_ms);
+    store::first_use(change.conn(), &device.serial, now, ends_at).await?;
+    // What was made just now may be on its way to a first use: it ends with the first use of what follows it.
+    let lost = store::Lost {
+        above: claimed.min(line.highest),
+        made_before: now.plus_ms(-LATE_MS),
+    };
+    if store::revoke_lost(change.conn(), node, epoch, request.kind, lost, now).await? > 0 {
+        change.wake(Topic::Revoked);
+    }
+    let generation = line.highest + 1;
     let issued = issue(fleet, request, &token.name)?;
     store::insert(
         &mut change,
@@ -123,6 +170,22 @@ async fn attempt(
         generation,
         not_after: issued.not_after,
     })
+}
+
+/// Was this token made before that moment? Then it may come from before it, by a slow road, and proves nothing.
+fn made_before(token: &DeviceToken, at: Option<OffsetDateTime>) -> bool {
+    at.is_some_and(|at| token.issued_at.millis().div_euclid(1000) < at.unix_timestamp())
+}
+
+fn late() -> ApiError {
+    ApiError::new(Code::DeviceTokenInvalid).message("the token is older than what was issued or used since")
+}
+
+fn life_s(fleet: &Fleet, kind: CertificateKind) -> i64 {
+    match kind {
+        CertificateKind::Working => fleet.limits.working_life_s,
+        CertificateKind::Device => fleet.limits.device_life_s,
+    }
 }
 
 /// The epoch, if the certificate that vouches names this node of this installation.

@@ -21,7 +21,15 @@ pub struct CertificateRow {
     pub not_after: OffsetDateTime,
     pub first_used_at: Option<OffsetDateTime>,
     pub revoked_at: Option<OffsetDateTime>,
+    /// Its successor is in use; from then on it does not count.
+    pub ends_at: Option<OffsetDateTime>,
     pub created_at: OffsetDateTime,
+}
+
+impl CertificateRow {
+    pub fn overtaken(&self, now: Timestamp) -> bool {
+        self.ends_at.is_some_and(|at| Timestamp::from(at) <= now)
+    }
 }
 
 /// Where a certificate of a node belongs.
@@ -70,7 +78,7 @@ pub async fn insert_role(change: &mut Change, issued: &Issued, role: &str) -> sq
 
 pub async fn by_serial(from: impl sqlx::PgExecutor<'_>, serial: &str) -> sqlx::Result<Option<CertificateRow>> {
     sqlx::query_as(
-        "select serial, kind, node_id, role, epoch, generation, not_before, not_after, first_used_at, revoked_at, created_at
+        "select serial, kind, node_id, role, epoch, generation, not_before, not_after, first_used_at, revoked_at, ends_at, created_at
          from certificate where serial = $1",
     )
     .bind(serial)
@@ -78,36 +86,109 @@ pub async fn by_serial(from: impl sqlx::PgExecutor<'_>, serial: &str) -> sqlx::R
     .await
 }
 
-/// Certificates of a kind that still stand.
-pub async fn live_count(
+/// Where a node stands in one kind of certificate.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Line {
+    /// The highest generation ever given.
+    pub highest: u64,
+    /// The highest that was ever presented; 0 if none was.
+    pub used: u64,
+    pub used_at: Option<OffsetDateTime>,
+    pub made_at: Option<OffsetDateTime>,
+    /// Given since the moment asked for.
+    pub lately: i64,
+}
+
+/// The node's lines of working and of device certificates in this epoch.
+pub async fn lines(conn: &mut PgConnection, node: NodeId, epoch: u64, since: Timestamp) -> sqlx::Result<(Line, Line)> {
+    #[derive(sqlx::FromRow)]
+    struct Row {
+        kind: String,
+        highest: i64,
+        used: Option<i64>,
+        used_at: Option<OffsetDateTime>,
+        made_at: Option<OffsetDateTime>,
+        lately: i64,
+    }
+    let rows: Vec<Row> = sqlx::query_as(
+        "select kind, max(generation) as highest, max(generation) filter (where first_used_at is not null) as used,
+                max(first_used_at) as used_at, max(created_at) as made_at,
+                count(*) filter (where created_at > $3) as lately
+         from certificate where node_id = $1 and epoch = $2 group by kind",
+    )
+    .bind(node.uuid())
+    .bind(epoch as i64)
+    .bind(OffsetDateTime::from(since))
+    .fetch_all(conn)
+    .await?;
+    let line = |kind| {
+        let row = rows.iter().find(|row| row.kind == kind_word(kind));
+        row.map_or_else(Line::default, |row| Line {
+            highest: row.highest as u64,
+            used: row.used.unwrap_or(0) as u64,
+            used_at: row.used_at,
+            made_at: row.made_at,
+            lately: row.lately,
+        })
+    };
+    Ok((line(CertificateKind::Working), line(CertificateKind::Device)))
+}
+
+/// Remembers that a serial was presented, and ends those that it follows at `ends_at`. False if it was presented
+/// before, or is revoked.
+pub async fn first_use(
+    with: impl sqlx::PgExecutor<'_>,
+    serial: &str,
+    now: Timestamp,
+    ends_at: Timestamp,
+) -> sqlx::Result<bool> {
+    sqlx::query_scalar(
+        "with used as (update certificate set first_used_at = $2
+                       where serial = $1 and first_used_at is null and revoked_at is null
+                       returning node_id, epoch, kind, generation),
+              older as (update certificate old set ends_at = least(old.ends_at, $3) from used
+                        where old.node_id = used.node_id and old.epoch = used.epoch and old.kind = used.kind
+                          and old.generation < used.generation and old.revoked_at is null
+                        returning 1)
+         select exists (select 1 from used)",
+    )
+    .bind(serial)
+    .bind(OffsetDateTime::from(now))
+    .bind(OffsetDateTime::from(ends_at))
+    .fetch_one(with)
+    .await
+}
+
+/// Certificates whose answers were lost: whoever asks again from an older generation does not hold them.
+#[derive(Clone, Copy, Debug)]
+pub struct Lost {
+    pub above: u64,
+    pub made_before: Timestamp,
+}
+
+/// Ends what was lost and never presented. Says how many.
+pub async fn revoke_lost(
     conn: &mut PgConnection,
     node: NodeId,
     epoch: u64,
     kind: CertificateKind,
-    now: Timestamp,
-) -> sqlx::Result<i64> {
-    sqlx::query_scalar(
-        "select count(*) from certificate
-         where node_id = $1 and epoch = $2 and kind = $3 and revoked_at is null and not_after > $4",
+    lost: Lost,
+    at: Timestamp,
+) -> sqlx::Result<u64> {
+    let done = sqlx::query(
+        "update certificate set revoked_at = $5, revoked_why = 'never used, and asked for again'
+         where node_id = $1 and epoch = $2 and kind = $3 and generation > $4 and created_at < $6
+           and first_used_at is null and revoked_at is null",
     )
     .bind(node.uuid())
     .bind(epoch as i64)
     .bind(kind_word(kind))
-    .bind(OffsetDateTime::from(now))
-    .fetch_one(conn)
-    .await
-}
-
-/// The highest generation ever given to a node in this epoch.
-pub async fn generation(conn: &mut PgConnection, node: NodeId, epoch: u64, kind: CertificateKind) -> sqlx::Result<u64> {
-    let highest: Option<i64> =
-        sqlx::query_scalar("select max(generation) from certificate where node_id = $1 and epoch = $2 and kind = $3")
-            .bind(node.uuid())
-            .bind(epoch as i64)
-            .bind(kind_word(kind))
-            .fetch_one(conn)
-            .await?;
-    Ok(highest.unwrap_or(0) as u64)
+    .bind(lost.above as i64)
+    .bind(OffsetDateTime::from(at))
+    .bind(OffsetDateTime::from(lost.made_before))
+    .execute(conn)
+    .await?;
+    Ok(done.rows_affected())
 }
 
 /// Ends every certificate of a node, but for those of the epoch to keep.
@@ -161,7 +242,7 @@ pub async fn of_node(
 ) -> sqlx::Result<Vec<CertificateRow>> {
     let (at, serial) = after.unzip();
     sqlx::query_as(
-        "select serial, kind, node_id, role, epoch, generation, not_before, not_after, first_used_at, revoked_at, created_at
+        "select serial, kind, node_id, role, epoch, generation, not_before, not_after, first_used_at, revoked_at, ends_at, created_at
          from certificate where node_id = $1 and ($2::timestamptz is null or (created_at, serial) < ($2, $3))
          order by created_at desc, serial desc limit $4",
     )
@@ -173,14 +254,17 @@ pub async fn of_node(
     .await
 }
 
-/// Remembers that serials were presented, in one statement.
-pub async fn mark_used(pool: &PgPool, serials: &[String], at: Timestamp) -> sqlx::Result<()> {
-    sqlx::query("update certificate set first_used_at = $2 where serial = any($1) and first_used_at is null")
-        .bind(serials)
-        .bind(OffsetDateTime::from(at))
-        .execute(pool)
-        .await?;
-    Ok(())
+/// The newest working certificate of each of these nodes that still stands.
+pub async fn newest_working(pool: &PgPool, nodes: &[uuid::Uuid]) -> sqlx::Result<Vec<CertificateRow>> {
+    sqlx::query_as(
+        "select distinct on (node_id)
+                serial, kind, node_id, role, epoch, generation, not_before, not_after, first_used_at, revoked_at, ends_at, created_at
+         from certificate where node_id = any($1) and kind = 'working' and revoked_at is null
+         order by node_id, epoch desc, generation desc",
+    )
+    .bind(nodes)
+    .fetch_all(pool)
+    .await
 }
 
 /// False if the token was used before.

@@ -1,5 +1,7 @@
 //! What operators can do with nodes.
 
+use std::collections::HashMap;
+
 use axum::Json;
 use axum::extract::State;
 use base::Change;
@@ -57,7 +59,7 @@ pub fn routes() -> Routes<Fleet> {
             .summary("Let it prove itself again")
             .takes::<NodeReason>()
             .answers::<NodeView>()
-            .fails(&[Code::StateConflict]),
+            .fails(&[Code::StateConflict, Code::NodeCloned]),
         Route::post("/v1/nodes/{id}/remove", WRITE, remove)
             .summary("End its certificates and forget it")
             .takes::<NodeReason>()
@@ -168,10 +170,16 @@ async fn list(State(fleet): State<Fleet>, Search(query): Search<NodeQuery>) -> A
         |row| (row.created_at.into(), row.id),
         |row| row,
     );
+    let ids: Vec<_> = list.items.iter().map(|row| row.id).collect();
+    let working = certificates::newest_working(fleet.app.db.read(), &ids).await?;
+    let mut working: HashMap<_, _> = working.into_iter().map(|row| (row.node_id, row)).collect();
     let items = list
         .items
         .into_iter()
-        .map(|row| view(row, None))
+        .map(|row| {
+            let certificate = working.remove(&Some(row.id));
+            view(row, certificate)
+        })
         .collect::<Answer<_>>()?;
     Ok(Json(Page { items, next: list.next }))
 }
@@ -183,10 +191,7 @@ async fn show(State(fleet): State<Fleet>, Params(PathId { id }): Params<PathId>)
 async fn shown(fleet: &Fleet, id: NodeId) -> Answer<NodeView> {
     let pool = fleet.app.db.bookkeeping();
     let row = store::get(pool, id).await?.ok_or(Code::NotFound)?;
-    let newest = certificates::of_node(pool, id, None, 8).await?;
-    let working = newest
-        .into_iter()
-        .find(|c| c.kind == "working" && c.revoked_at.is_none());
+    let working = certificates::newest_working(pool, &[row.id]).await?.pop();
     view(row, working)
 }
 

@@ -8,7 +8,7 @@ use model::signal::Code;
 use model::state::{NodeMode, NodeState};
 use serde_json::json;
 
-use super::store::{self, NodeRow};
+use super::store::{self, Kept, NodeRow};
 use crate::certificate::store as certificates;
 use crate::task::store as tasks;
 
@@ -27,8 +27,16 @@ pub async fn enter(change: &mut Change, row: &NodeRow, to: NodeState, reason: &s
         (NodeState::Stale, from @ (NodeState::Ready | NodeState::Draining | NodeState::Drained)) => Some(from),
         _ => None,
     };
+    let kept = Kept {
+        resume,
+        quarantine_code: None,
+    };
+    enter_keeping(change, row, to, reason, kept).await
+}
+
+async fn enter_keeping(change: &mut Change, row: &NodeRow, to: NodeState, reason: &str, kept: Kept) -> Answer<()> {
     let at = change.at();
-    store::set_state(change.conn(), row.id(), to, reason, resume, at).await?;
+    store::set_state(change.conn(), row.id(), to, reason, kept, at).await?;
     change.event(
         "node.state",
         row.id(),
@@ -63,9 +71,21 @@ pub async fn quarantine(change: &mut Change, row: &NodeRow, reason: &str) -> Ans
     }
 }
 
-/// Back to `enrolling`: it has to prove itself before it is ready.
+/// Two machines use its identity. Whatever else it was in quarantine for, this is what has to be ended now.
+pub async fn cloned(change: &mut Change, row: &NodeRow, reason: &str) -> Answer<()> {
+    let kept = Kept {
+        resume: None,
+        quarantine_code: Some(Code::NodeCloned),
+    };
+    enter_keeping(change, row, NodeState::Quarantined, reason, kept).await
+}
+
+/// Back to `enrolling`: it has to prove itself before it is ready. A copy would prove itself just as well.
 pub async fn unquarantine(change: &mut Change, row: &NodeRow, reason: &str) -> Answer<()> {
     match row.state()? {
+        NodeState::Quarantined if row.is_cloned() => {
+            Err(ApiError::new(Code::NodeCloned).hint(format!("gpuaas node enroll {} shuts the copy out", row.name)))
+        }
         NodeState::Quarantined => enter(change, row, NodeState::Enrolling, reason).await,
         other => Err(ApiError::new(Code::StateConflict).message(format!("the node is {other}, not quarantined"))),
     }

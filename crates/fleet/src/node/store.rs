@@ -3,7 +3,8 @@
 use base::Change;
 use base::http::{ApiError, Page};
 use model::id::{NodeId, SessionId};
-use model::node_api::{EnrolRequest, NodeProbe, SessionRequest};
+use model::node_api::{EnrolRequest, Hardware, NodeProbe, SessionRequest};
+use model::signal::Code;
 use model::state::{NodeMode, NodeState};
 use model::task::health_probe;
 use model::time::Timestamp;
@@ -19,6 +20,8 @@ pub struct NodeRow {
     pub state_since: OffsetDateTime,
     pub state_reason: Option<String>,
     pub resume_state: Option<String>,
+    /// The code behind a quarantine, where it decides what ends it.
+    pub quarantine_code: Option<String>,
     pub mode: String,
     pub simulated: bool,
     pub epoch: i64,
@@ -44,6 +47,11 @@ impl NodeRow {
 
     pub fn state(&self) -> Result<NodeState, ApiError> {
         self.state.parse().map_err(ApiError::internal)
+    }
+
+    /// In quarantine because two machines use its identity.
+    pub fn is_cloned(&self) -> bool {
+        self.quarantine_code.as_deref() == Some(Code::NodeCloned.as_str())
     }
 }
 
@@ -93,7 +101,8 @@ pub async fn list(pool: &PgPool, state: Option<NodeState>, page: &Page) -> sqlx:
     .await
 }
 
-/// The device is in: a new epoch, and nothing of the old one.
+/// The device is in: a new epoch, and nothing of the old one. A copy is shut out by that, so a quarantine for one
+/// ends here; any other is somebody's decision and stays.
 pub async fn enrolled(
     conn: &mut PgConnection,
     id: NodeId,
@@ -103,10 +112,13 @@ pub async fn enrolled(
 ) -> sqlx::Result<()> {
     sqlx::query(
         "update node set epoch = $2,
-             state = case when state = 'quarantined' then state else 'enrolling' end,
-             state_since = case when state = 'quarantined' then state_since else $3 end,
-             state_reason = case when state = 'quarantined' then state_reason else 'waits for its first probe' end,
-             resume_state = null, probe_asked_at = null, probe_tries = 0, simulated = $4, facts = $5, hardware = $6, versions = $7, result_public = $8,
+             state = case when state = 'quarantined' and quarantine_code is distinct from $9 then state
+                     else 'enrolling' end,
+             state_since = case when state = 'quarantined' and quarantine_code is distinct from $9 then state_since
+                     else $3 end,
+             state_reason = case when state = 'quarantined' and quarantine_code is distinct from $9 then state_reason
+                     else 'waits for its first probe' end,
+             quarantine_code = nullif(quarantine_code, $9), session_heard_at = null, resume_state = null, probe_asked_at = null, probe_tries = 0, simulated = $4, facts = $5, hardware = $6, versions = $7, result_public = $8,
              session_id = null, task_seq = 0, task_types = '[]', version = version + 1
          where id = $1",
     )
@@ -118,14 +130,21 @@ pub async fn enrolled(
     .bind(sqlx::types::Json(&request.hardware))
     .bind(sqlx::types::Json(&request.versions))
     .bind(request.result_public.as_bytes().as_slice())
+    .bind(Code::NodeCloned.as_str())
     .execute(conn)
     .await?;
     Ok(())
 }
 
-pub async fn session(conn: &mut PgConnection, id: NodeId, request: &SessionRequest, at: Timestamp) -> sqlx::Result<()> {
+pub async fn session(
+    conn: &mut PgConnection,
+    id: NodeId,
+    request: &SessionRequest,
+    hardware: &Hardware,
+    at: Timestamp,
+) -> sqlx::Result<()> {
     sqlx::query(
-        "update node set session_id = $2, session_since = $3, boot_id = $4, hardware = $5, versions = $6, simulated = $7,
+        "update node set session_id = $2, session_since = $3, session_heard_at = $3, boot_id = $4, hardware = $5, versions = $6, simulated = $7,
              task_types = $8, manifest_version = $9, version = version + 1
          where id = $1",
     )
@@ -133,7 +152,7 @@ pub async fn session(conn: &mut PgConnection, id: NodeId, request: &SessionReque
     .bind(SessionId::uuid(request.session_id))
     .bind(OffsetDateTime::from(at))
     .bind(&request.boot_id)
-    .bind(sqlx::types::Json(&request.hardware))
+    .bind(sqlx::types::Json(hardware))
     .bind(sqlx::types::Json(&request.versions))
     .bind(request.simulated)
     .bind(sqlx::types::Json(&request.task_types))
@@ -143,22 +162,33 @@ pub async fn session(conn: &mut PgConnection, id: NodeId, request: &SessionReque
     Ok(())
 }
 
+/// What a state remembers for the way out of it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Kept {
+    /// Where a silent node goes back to.
+    pub resume: Option<NodeState>,
+    pub quarantine_code: Option<Code>,
+}
+
 pub async fn set_state(
     conn: &mut PgConnection,
     id: NodeId,
     to: NodeState,
     reason: &str,
-    resume: Option<NodeState>,
+    kept: Kept,
     at: Timestamp,
 ) -> sqlx::Result<()> {
     sqlx::query(
-        "update node set state = $2, state_since = $3, state_reason = $4, resume_state = $5, version = version + 1 where id = $1",
+        "update node set state = $2, state_since = $3, state_reason = $4, resume_state = $5, quarantine_code = $6,
+             version = version + 1
+         where id = $1",
     )
     .bind(id.uuid())
     .bind(to.as_str())
     .bind(OffsetDateTime::from(at))
     .bind(reason)
-    .bind(resume.map(NodeState::as_str))
+    .bind(kept.resume.map(NodeState::as_str))
+    .bind(kept.quarantine_code.map(Code::as_str))
     .execute(conn)
     .await?;
     Ok(())

@@ -49,6 +49,10 @@ fn waiting(row: &NodeRow, state: NodeState) -> Option<Waiting> {
             "nothing was heard from its agent",
             format!("gpuaas node show {}", row.name),
         ),
+        NodeState::Quarantined if row.is_cloned() => (
+            "two machines use its identity",
+            format!("gpuaas node enroll {}", row.name),
+        ),
         NodeState::Quarantined => (
             "an operator has to look at it",
             format!("gpuaas node unquarantine {}", row.name),
@@ -73,7 +77,7 @@ pub(super) fn certificate_view(row: CertificateRow) -> CertificateView {
         generation: row.generation as u64,
         epoch: row.epoch.unwrap_or(0) as u64,
         not_before: row.not_before.into(),
-        not_after: row.not_after.into(),
+        not_after: row.ends_at.map_or(row.not_after, |at| at.min(row.not_after)).into(),
         first_used_at: row.first_used_at.map(Into::into),
         revoked_at: row.revoked_at.map(Into::into),
     }

@@ -2,9 +2,11 @@
 //! refused, under which code, that the audit has it, that nothing changed, and that its honest twin works.
 
 mod certificates;
+mod copies;
 mod enrolment;
 mod foreign_node;
 mod inserted_rows;
+mod over;
 mod probing;
 mod results;
 mod roles;

@@ -54,7 +54,7 @@ pub(crate) async fn snapshot(town: &Town, tables: &[&str]) -> Vec<String> {
     let mut rows = Vec::new();
     for table in tables {
         let query = format!(
-            "select '{table} ' || (to_jsonb(t) - '{{last_seen_at,first_used_at,last_used_at}}'::text[])::text
+            "select '{table} ' || (to_jsonb(t) - '{{last_seen_at,session_heard_at,first_used_at,last_used_at}}'::text[])::text
              from {table} t order by 1"
         );
         let found: Vec<String> = sqlx::query_scalar(AssertSqlSafe(query))

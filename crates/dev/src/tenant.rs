@@ -1,8 +1,7 @@
-//! A tenant with a whole machine, as the API would authorise one. No route asks for user tasks yet, so tests sign with
-//! the API's own functions.
+//! A tenant with a whole machine, as the API would authorise one. No route asks for user tasks yet, so whoever puts
+//! load on a town signs with the API's own functions.
 
 use base::Actor;
-use dev::town::Town;
 use fleet::intent::{Authorised, sign};
 use fleet::task::{Ask, Cover, enqueue};
 use model::digest::Sha256;
@@ -11,8 +10,10 @@ use model::intent::Wish;
 use model::task::{Task, deprovision_user, provision_user};
 use model::value::{Name, SshKey, Uid};
 
-pub(crate) struct Tenant {
-    pub(crate) allocation: AllocationId,
+use crate::town::Town;
+
+pub struct Tenant {
+    pub allocation: AllocationId,
     project: ProjectId,
     username: Name,
     uid: Uid,
@@ -20,7 +21,7 @@ pub(crate) struct Tenant {
 }
 
 impl Tenant {
-    pub(crate) fn new(name: &str, uid: u32) -> Self {
+    pub fn new(name: &str, uid: u32) -> Self {
         let blob = [&11u32.to_be_bytes()[..], b"ssh-ed25519", &32u32.to_be_bytes(), &[7; 32]].concat();
         let key = format!("ssh-ed25519 {}", data_encoding::BASE64.encode(&blob));
         Self {
@@ -32,7 +33,7 @@ impl Tenant {
         }
     }
 
-    pub(crate) fn provision(&self) -> Task {
+    pub fn provision(&self) -> Task {
         Task::ProvisionUser(provision_user::Params {
             allocation_id: self.allocation,
             username: self.username.clone(),
@@ -42,7 +43,7 @@ impl Tenant {
         })
     }
 
-    pub(crate) fn deprovision(&self) -> Task {
+    pub fn deprovision(&self) -> Task {
         Task::DeprovisionUser(deprovision_user::Params {
             allocation_id: self.allocation,
             username: self.username.clone(),
@@ -52,7 +53,7 @@ impl Tenant {
     }
 
     /// The wish for this node, signed and stored.
-    pub(crate) async fn intent(&self, town: &Town, node_id: NodeId) -> Sha256 {
+    pub async fn intent(&self, town: &Town, node_id: NodeId) -> Sha256 {
         let fleet = town.fleet().await;
         let mut change = fleet
             .app
@@ -78,7 +79,7 @@ impl Tenant {
     }
 
     /// A task of this intent; the same operation again finds the same task while it is open.
-    pub(crate) async fn ask(&self, town: &Town, node: NodeId, intent: Sha256, task: Task) -> TaskId {
+    pub async fn ask(&self, town: &Town, node: NodeId, intent: Sha256, task: Task) -> TaskId {
         let fleet = town.fleet().await;
         let op = derive_op(self.allocation, task.task_type().as_str(), 1);
         let mut change = fleet
@@ -96,12 +97,12 @@ impl Tenant {
     }
 
     /// Intent and account in one breath.
-    pub(crate) async fn moves_in(&self, town: &Town, node: NodeId) -> TaskId {
+    pub async fn moves_in(&self, town: &Town, node: NodeId) -> TaskId {
         let intent = self.intent(town, node).await;
         self.ask(town, node, intent, self.provision()).await
     }
 
-    pub(crate) async fn moves_out(&self, town: &Town, node: NodeId) -> TaskId {
+    pub async fn moves_out(&self, town: &Town, node: NodeId) -> TaskId {
         let intent = self.intent(town, node).await;
         self.ask(town, node, intent, self.deprovision()).await
     }
