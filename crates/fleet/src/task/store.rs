@@ -109,22 +109,28 @@ pub async fn list(pool: &PgPool, filter: &Filter, page: &Page) -> sqlx::Result<V
     .await
 }
 
-/// The task of an operation that has not ended, if there is one.
-pub async fn open_of_op(conn: &mut PgConnection, op: OpId) -> sqlx::Result<Option<Uuid>> {
-    sqlx::query_scalar(
-        "select id from task where op_id = $1 and state in ('queued', 'dispatched', 'started', 'unknown') limit 1",
-    )
-    .bind(op.uuid())
-    .fetch_optional(conn)
-    .await
+/// What an operation and its node's queue look like before a task is added. Look only under the node's lock.
+#[derive(Clone, Debug, sqlx::FromRow)]
+pub struct Standing {
+    /// The operation's task that has not ended, if there is one.
+    pub open: Option<Uuid>,
+    /// Tasks of this operation so far.
+    pub issues: i64,
+    /// Tasks of any operation that this node has not been given yet.
+    pub queued: i64,
 }
 
-pub async fn issues_of_op(conn: &mut PgConnection, op: OpId) -> sqlx::Result<u32> {
-    let n: i64 = sqlx::query_scalar("select count(*) from task where op_id = $1")
-        .bind(op.uuid())
-        .fetch_one(conn)
-        .await?;
-    Ok(n as u32)
+/// One look for all of it: each further one would be a way to the server and back under the node's lock.
+pub async fn standing(conn: &mut PgConnection, node: NodeId, op: OpId) -> sqlx::Result<Standing> {
+    sqlx::query_as(
+        "select (select id from task where op_id = $1 and state in ('queued', 'dispatched', 'started', 'unknown') limit 1) as open,
+                (select count(*) from task where op_id = $1) as issues,
+                (select count(*) from task where node_id = $2 and state = 'queued') as queued",
+    )
+    .bind(op.uuid())
+    .bind(node.uuid())
+    .fetch_one(conn)
+    .await
 }
 
 pub async fn open_count(conn: &mut PgConnection, node: NodeId) -> sqlx::Result<i64> {
@@ -136,18 +142,18 @@ pub async fn open_count(conn: &mut PgConnection, node: NodeId) -> sqlx::Result<i
     .await
 }
 
-pub async fn queued_count(conn: &mut PgConnection, node: NodeId) -> sqlx::Result<i64> {
-    sqlx::query_scalar("select count(*) from task where node_id = $1 and state = 'queued'")
-        .bind(node.uuid())
-        .fetch_one(conn)
-        .await
-}
-
 /// A probe that is still under way and young enough to share.
 pub async fn young_probe(conn: &mut PgConnection, node: NodeId, after: Timestamp) -> sqlx::Result<Option<Uuid>> {
     sqlx::query_scalar(
-        "select id from task where node_id = $1 and task_type = 'diag.health_probe'
-           and state in ('queued', 'dispatched', 'started') and created_at > $2 order by created_at desc limit 1",
+        // Two looks, each by its own small index, however many probes have ended lately.
+        "select id from (
+             select id, created_at from task
+             where node_id = $1 and state = 'queued' and task_type = 'diag.health_probe' and created_at > $2
+             union all
+             select id, created_at from task
+             where node_id = $1 and state in ('dispatched', 'started', 'unknown') and state <> 'unknown'
+               and task_type = 'diag.health_probe' and created_at > $2) as young
+         order by created_at desc limit 1",
     )
     .bind(node.uuid())
     .bind(OffsetDateTime::from(after))
@@ -191,7 +197,7 @@ pub async fn lose(change: &mut Change, node: NodeId, keep_epoch: Option<u64>) ->
     for task in &lost {
         ended(change, task, TaskState::Failed, Code::NodeLost);
     }
-    change.wake(Topic::Tasks);
+    change.wake(Topic::Tasks).wake(Topic::Progress);
     Ok(())
 }
 
@@ -245,7 +251,7 @@ pub async fn cancel(change: &mut Change, row: &TaskRow) -> Answer<()> {
             return Err(ApiError::new(Code::StateConflict).message(format!("the task has already {end}")));
         }
     }
-    change.wake(Topic::Tasks);
+    change.wake(Topic::Tasks).wake(Topic::Progress);
     Ok(())
 }
 
