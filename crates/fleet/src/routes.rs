@@ -270,10 +270,9 @@ async fn get_wait(
         rung.as_mut().enable();
         session::takes_tasks(&session::check(&fleet, &me, &actor, session).await?)?;
         if wait.take_work() {
-            let tasks = task::claim::claim(&fleet, me.node_id, me.epoch, session).await?;
-            let cancel = task::store::to_cancel(fleet.app.db.read(), me.node_id).await?;
-            if !tasks.is_empty() || !cancel.is_empty() {
-                return Ok(Json(WaitAnswer { tasks, cancel }).into_response());
+            let answer = task::claim::claim(&fleet, me.node_id, me.epoch, session).await?;
+            if !answer.tasks.is_empty() || !answer.cancel.is_empty() {
+                return Ok(Json(answer).into_response());
             }
         }
         tokio::select! {

@@ -18,6 +18,9 @@ use crate::node::store::{self as nodes, ProbeRule};
 use crate::task::{claim, enqueue_probe, retention, store as tasks};
 use crate::trust;
 
+/// Between two looks at a busy queue.
+const LOOK_PAUSE: Duration = Duration::from_millis(2);
+
 /// Starts them. Every process with node-facing listeners runs all of them; each pass is safe to run twice at once.
 pub fn spawn(fleet: &Fleet, loops: &mut JoinSet<()>) {
     loops.spawn(identity_loop(fleet.clone()));
@@ -59,6 +62,8 @@ async fn dispatch_loop(fleet: Fleet) {
             Ok(work) => fleet.dispatch.set_work(work),
             Err(error) => tracing::warn!(%error, "no look at the queue"),
         }
+        // Whoever comes to an idle queue is served at once; a busy one is looked at for many together.
+        tokio::time::sleep(LOOK_PAUSE).await;
         metrics::gauge!(NODES_HELD).set(fleet.dispatch.held() as f64);
     }
 }
@@ -129,7 +134,7 @@ pub async fn overdue_tasks(fleet: &Fleet) -> sqlx::Result<()> {
         let data = json!({ "node_id": NodeId::from(task.node_id), "type": task.task_type });
         change.event("task.unknown", TaskId::from(task.id), data);
     }
-    change.wake(Topic::Tasks);
+    change.wake(Topic::Tasks).wake(Topic::Progress);
     change.commit().await?;
     metrics::counter!(ALARMS, "code" => "task_unknown").increment(unknown.len() as u64);
     Ok(())

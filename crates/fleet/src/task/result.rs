@@ -192,7 +192,7 @@ async fn write(
         change.also("task.start", row.id());
         change.event("task.started", row.id(), json!({ "node_id": result.node_id }));
     }
-    change.wake(Topic::Tasks);
+    change.wake(Topic::Progress);
     Ok(())
 }
 
