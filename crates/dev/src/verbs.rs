@@ -10,6 +10,7 @@ use rustix::process::{Signal, set_parent_process_death_signal};
 use wire::stop::Stop;
 
 use crate::api::Api;
+use crate::fuzz::{Target, fuzz as shoot};
 use crate::state::{StateDir, running};
 
 /// Forgets everything, unless it runs. A person at a terminal is asked first.
@@ -89,4 +90,25 @@ pub fn test_postgres(dir: &std::path::Path) -> anyhow::Result<ExitCode> {
         cluster.stop().await?;
         Ok(ExitCode::SUCCESS)
     })
+}
+
+/// Exit 0 if nothing was accepted and nothing broke.
+pub fn fuzz(count: u64, seed: u64) -> ExitCode {
+    let mut ok = true;
+    for target in Target::ALL {
+        let count = if target == Target::Task {
+            count
+        } else {
+            (count / 100).max(1)
+        };
+        let began = std::time::Instant::now();
+        let tally = shoot(target, count, seed);
+        println!(
+            "{} (seed {seed}, {:.1} s): {tally}",
+            target.as_str(),
+            began.elapsed().as_secs_f64()
+        );
+        ok &= tally.ok();
+    }
+    if ok { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
