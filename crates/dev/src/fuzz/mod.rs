@@ -159,6 +159,11 @@ impl Tally {
     pub fn ok(&self) -> bool {
         self.accepted.is_empty() && self.panics.is_empty()
     }
+
+    /// Did enough of it get past the doorstep to prove anything?
+    pub fn convincing(&self) -> bool {
+        self.share(self.reached_signature) >= 30.0 && self.share(self.wrong_key) >= 10.0
+    }
 }
 
 impl std::fmt::Display for Tally {
@@ -183,5 +188,54 @@ impl std::fmt::Display for Tally {
             writeln!(f, "  HIT {hit:.2000}")?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_mutated_is_accepted_and_the_attack_is_real() {
+        let tally = fuzz(Target::Task, 10_000, 7);
+        assert!(tally.ok() && tally.convincing(), "{tally}");
+        assert_eq!(tally.shots, 10_000);
+        assert_eq!(tally.by_code.values().sum::<u64>(), tally.shots);
+        let met = |code: &str| tally.by_code.contains_key(code);
+        let codes = [
+            "wrong_node",
+            "wrong_epoch",
+            "key_unknown",
+            "key_not_usable",
+            "start_by_passed",
+            "params_invalid",
+        ];
+        assert!(codes.into_iter().all(met), "{tally}");
+        for target in Target::ALL.into_iter().filter(|target| *target != Target::Task) {
+            let tally = fuzz(target, 1_000, 7);
+            assert!(tally.ok() && tally.shots == 1_000, "{}: {tally}", target.as_str());
+        }
+    }
+
+    #[test]
+    fn the_same_seed_shoots_the_same() {
+        let of = |seed| fuzz(Target::Intent, 500, seed).to_string();
+        assert_eq!(of(3), of(3));
+        assert_ne!(of(3), of(4));
+    }
+
+    #[test]
+    fn a_judge_who_believes_everything_is_found_out() {
+        let mut dice = Dice::new(5);
+        let house = House::new(&mut dice);
+        let mut range = targets::gullible(&house);
+        let mut forge = Forge { house: &house, dice };
+        let mut tally = Tally::default();
+        for _ in 0..200 {
+            let shot = range.aim(&mut forge);
+            let fate = range.fire(&shot);
+            tally.note(&shot, false, Ok(fate));
+        }
+        assert!(tally.accepted.len() > 100 && !tally.ok(), "{tally}");
     }
 }
