@@ -8,7 +8,7 @@ use clap::{Parser, Subcommand};
 use dev::bench::{self, Bench};
 use dev::run::{Ended, Wish, run};
 use dev::state::default_dir;
-use dev::{half, verbs};
+use dev::{fuzz, half, verbs};
 use host::pretend::Profile;
 use wire::stop::Stop;
 
@@ -53,14 +53,7 @@ enum Command {
     /// Say whether it runs, and where
     Status,
     /// Shoot mutated documents at the code that judges them, and say what became of each
-    Fuzz {
-        /// Mutated tasks; every other kind of document gets a hundredth of it
-        #[arg(long, default_value_t = 1_000_000)]
-        count: u64,
-        /// The same seed shoots in the same way
-        #[arg(long, default_value_t = 1)]
-        seed: u64,
-    },
+    Fuzz(fuzz::Wish),
     /// A throw-away PostgreSQL cluster for a test run; prints `ready`, ends with its parent or SIGTERM
     TestPostgres {
         /// The cluster's directory; its socket lies in `sock` below
@@ -116,7 +109,7 @@ fn main() -> ExitCode {
         }),
         Command::Reset { yes } => verbs::reset(&cli.state, yes),
         Command::Status => verbs::status(&cli.state),
-        Command::Fuzz { count, seed } => Ok(verbs::fuzz(count, seed)),
+        Command::Fuzz(wish) => Ok(verbs::fuzz(&wish)),
         Command::TestPostgres { dir } => verbs::test_postgres(&dir),
         Command::Bench { benches, out, scratch } => benched(&benches, &out, scratch),
         Command::Executor { dir, profile } => half::executor(dir, profile),

@@ -10,7 +10,7 @@ use rustix::process::{Signal, set_parent_process_death_signal};
 use wire::stop::Stop;
 
 use crate::api::Api;
-use crate::fuzz::{Target, fuzz as shoot};
+use crate::fuzz::{Target, Wish, fuzz as shoot};
 use crate::state::{StateDir, running};
 
 /// Forgets everything, unless it runs. A person at a terminal is asked first.
@@ -93,7 +93,8 @@ pub fn test_postgres(dir: &std::path::Path) -> anyhow::Result<ExitCode> {
 }
 
 /// Exit 0 if nothing was accepted and nothing broke.
-pub fn fuzz(count: u64, seed: u64) -> ExitCode {
+pub fn fuzz(wish: &Wish) -> ExitCode {
+    let (count, seed) = (wish.count, wish.seed);
     let mut ok = true;
     for target in Target::ALL {
         let count = if target == Target::Task {

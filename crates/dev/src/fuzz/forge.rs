@@ -19,6 +19,8 @@ pub(super) struct Shot {
     pub(super) how: &'static str,
     /// It carries a valid signature, of a key that may not have made it.
     pub(super) wrong_key: bool,
+    /// It must be refused even where its signed bytes are the honest ones.
+    pub(super) forged: bool,
     /// The only codes that are right for it, where that is known.
     pub(super) codes: &'static [Code],
 }
@@ -29,6 +31,7 @@ impl Shot {
             bytes,
             how,
             wrong_key: false,
+            forged: false,
             codes: &[],
         }
     }
@@ -103,11 +106,13 @@ impl Forge<'_> {
             envelope.signatures[0].keyid = document.signer.keyid();
             return Shot {
                 wrong_key: true,
+                forged: true,
                 ..Shot::made("wrong key in the right one's name", envelope.to_bytes())
             };
         }
         Shot {
             wrong_key: true,
+            forged: true,
             ..Shot::made("wrong key", envelope.to_bytes())
         }
     }
@@ -143,7 +148,10 @@ impl Forge<'_> {
         if !retyped && envelope == document.envelope {
             envelope.payload_type.push('x');
         }
-        Shot::made("signature or type", envelope.to_bytes())
+        Shot {
+            forged: true,
+            ..Shot::made("signature or type", envelope.to_bytes())
+        }
     }
 
     /// A signature that anybody can make for a key of small order.
@@ -259,6 +267,7 @@ impl Forge<'_> {
         let envelope = dsse::sign(payload_type, tree.text().as_bytes(), &[&document.signer]);
         Shot {
             codes,
+            forged: true,
             ..Shot::made(how, envelope.to_bytes())
         }
     }

@@ -18,6 +18,17 @@ use house::House;
 
 use crate::dice::Dice;
 
+/// What a person asks for.
+#[derive(clap::Args, Clone, Copy, Debug)]
+pub struct Wish {
+    /// Mutated tasks; every other kind of document gets a hundredth of it
+    #[arg(long, default_value_t = 1_000_000)]
+    pub count: u64,
+    /// The same seed shoots in the same way
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+}
+
 /// What became of one shot.
 enum Fate {
     /// With the word of its refusal.
@@ -116,6 +127,7 @@ impl Tally {
     fn note(&mut self, shot: &Shot, reached: bool, fate: thread::Result<Fate>) {
         let told = || format!("{}: {}", shot.how, String::from_utf8_lossy(&shot.bytes));
         match fate {
+            Ok(Fate::Same) if shot.forged => self.accepted.push(format!("believed: {}", told())),
             Ok(Fate::Same) => {
                 self.same += 1;
                 return;
@@ -193,13 +205,14 @@ impl std::fmt::Display for Tally {
 
 #[cfg(test)]
 mod tests {
+    use super::targets::Range;
     use super::*;
 
     #[test]
     fn nothing_mutated_is_accepted_and_the_attack_is_real() {
-        let tally = fuzz(Target::Task, 10_000, 7);
+        let tally = fuzz(Target::Task, 4_000, 7);
         assert!(tally.ok() && tally.convincing(), "{tally}");
-        assert_eq!(tally.shots, 10_000);
+        assert_eq!(tally.shots, 4_000);
         assert_eq!(tally.by_code.values().sum::<u64>(), tally.shots);
         let met = |code: &str| tally.by_code.contains_key(code);
         let codes = [
@@ -212,14 +225,14 @@ mod tests {
         ];
         assert!(codes.into_iter().all(met), "{tally}");
         for target in Target::ALL.into_iter().filter(|target| *target != Target::Task) {
-            let tally = fuzz(target, 1_000, 7);
-            assert!(tally.ok() && tally.shots == 1_000, "{}: {tally}", target.as_str());
+            let tally = fuzz(target, 300, 7);
+            assert!(tally.ok() && tally.shots == 300, "{}: {tally}", target.as_str());
         }
     }
 
     #[test]
     fn the_same_seed_shoots_the_same() {
-        let of = |seed| fuzz(Target::Intent, 500, seed).to_string();
+        let of = |seed| fuzz(Target::Intent, 200, seed).to_string();
         assert_eq!(of(3), of(3));
         assert_ne!(of(3), of(4));
     }
@@ -236,6 +249,6 @@ mod tests {
             let fate = range.fire(&shot);
             tally.note(&shot, false, Ok(fate));
         }
-        assert!(tally.accepted.len() > 100 && !tally.ok(), "{tally}");
+        assert!(tally.accepted.len() > 50 && !tally.ok(), "{tally}");
     }
 }
