@@ -5,7 +5,7 @@
 set -uo pipefail # no -e: a failed stage is counted, and the later ones still run
 cd "$(dirname "$0")/.." || exit 1
 
-readonly STAGES=7
+readonly STAGES=8
 target=${CARGO_TARGET_DIR:-target}
 logs=$target/test
 mkdir -p "$logs"
@@ -136,6 +136,10 @@ if [ "$ran" -ne 0 ] && ! awk '$2 > 0 { found = 1 } END { exit !found }' "$logs/c
   problems+=(tests)
 fi
 stop_postgres
+
+# --- a million mutated tasks, and other documents; alone, because it takes every core ------------
+quiet_stage fuzz env TMPDIR="$run/tmp" "$target/debug/gpuaas-dev" fuzz --count 1000000 --seed "${FUZZ_SEED:-1}" &&
+  grep -h 'mutated,' "$logs/stage-fuzz.log" | sed 's/^/      /'
 
 # --- leave no trace ---------------------------------------------------------------------------
 # A process is ours if it carries the run's mark, or names the run's directory.

@@ -15,7 +15,7 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::db::Db;
 use crate::db::migrate::{self, MigrateError};
-use crate::http::{CursorKey, Readiness};
+use crate::http::{CursorKey, Rates, Readiness};
 use crate::outbox::Bus;
 use crate::tx::Actor;
 use crate::wake::{self, Wake};
@@ -31,6 +31,7 @@ pub struct App {
     pub installed_at: Timestamp,
     pub cursors: CursorKey,
     pub readiness: Readiness,
+    pub rates: Rates,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -97,6 +98,7 @@ impl App {
             clock: db.clock().clone(),
             wake: db.wake().clone(),
             bus: Bus::open(db.clone()).await?,
+            rates: Rates::new(&config),
             config: Arc::new(config),
             installation: installation.id.into(),
             installed_at: installation.created_at.into(),

@@ -48,6 +48,10 @@ pub struct Config {
     pub identity_sweep_ms: u64,
     pub identity_max_age_ms: u64,
     pub identity_grace_s: u64,
+    pub read_deadline_s: u64,
+    pub rate_token_per_s: u64,
+    pub rate_node_per_s: u64,
+    pub rate_address_per_s: u64,
     pub log_format: LogFormat,
     pub log_filter: String,
     /// Set by `gpuaas-dev` in code. No file, variable or flag reaches it.

@@ -8,6 +8,7 @@ pub mod children;
 pub mod dice;
 pub mod figures;
 pub mod front;
+pub mod fuzz;
 pub mod half;
 pub mod history;
 pub mod killer;

@@ -11,7 +11,7 @@ use dev::run::Wish;
 use dev::soak::Soak;
 use dev::state::default_dir;
 use dev::torture::Torture;
-use dev::verbs;
+use dev::{fuzz, verbs};
 use host::pretend::Profile;
 
 #[derive(Parser)]
@@ -57,6 +57,8 @@ enum Command {
     /// Run for long and count what fails
     #[command(subcommand)]
     Soak(Soak),
+    /// Shoot mutated documents at the code that judges them, and say what became of each
+    Fuzz(fuzz::Wish),
     /// A throw-away PostgreSQL cluster for a test run; prints `ready`, ends with its parent or SIGTERM
     TestPostgres {
         /// The cluster's directory; its socket lies in `sock` below
@@ -122,6 +124,7 @@ fn main() -> ExitCode {
         Command::Reset { yes } => verbs::reset(&cli.state, yes),
         Command::Status => verbs::status(&cli.state),
         Command::Soak(what) => what.run(),
+        Command::Fuzz(wish) => Ok(verbs::fuzz(&wish)),
         Command::TestPostgres { dir } => verbs::test_postgres(&dir),
         Command::Bench { benches, out, scratch } => benched(&benches, &out, scratch),
         Command::Torture(torture) => dev::torture::verb(&torture),

@@ -22,6 +22,7 @@ mod serve;
 mod socket;
 mod stop;
 mod tasks;
+pub mod trial;
 mod trust_store;
 mod verify;
 

@@ -8,7 +8,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use axum::{Json, Router};
 use base::auth::Role;
-use base::http::{Access, Answer, ApiError, Body, Params, Peer, Route, Routes, Search, correlation_id};
+use base::http::{Access, Answer, ApiError, Body, Params, Peer, Route, Routes, Search, Subject, correlation_id};
 use base::tx::Actor;
 use http::header::CONNECTION;
 use http::request::Parts;
@@ -24,6 +24,7 @@ use model::task::Task;
 use model::trust::Bundle;
 use schemars::JsonSchema;
 use serde::Deserialize;
+use wire::tls::PeerCertificate;
 
 use crate::identity::{Caller, NodeCaller};
 use crate::metrics::IDENTITY_REFUSED;
@@ -131,7 +132,7 @@ async fn identify(State(fleet): State<Fleet>, mut request: Request, next: Next) 
         .and_then(|peer| peer.certificate.clone());
     match certificate {
         None => ApiError::new(Code::Unauthenticated).into_response(),
-        Some(certificate) => match fleet.identify(&certificate).await {
+        Some(certificate) => match identified(&fleet, &certificate).await {
             Ok(caller) => {
                 let peer = match &caller {
                     Caller::Node(node) => {
@@ -159,8 +160,9 @@ async fn identify(State(fleet): State<Fleet>, mut request: Request, next: Next) 
                     .spiffe
                     .as_ref()
                     .map_or_else(|| certificate.serial.clone(), ToString::to_string);
-                // What we could not find out is no refusal, and a database that is away is not asked to note it.
-                let noted = match error.status().is_client_error() {
+                // What we could not find out is no refusal, and a database that is away is not asked to note it. One who
+                // only comes too often is counted.
+                let noted = match error.status().is_client_error() && error.code != Code::RateLimited {
                     true => fleet.note_refused(&name, error.code).await,
                     false => Ok(()),
                 };
@@ -178,6 +180,13 @@ async fn identify(State(fleet): State<Fleet>, mut request: Request, next: Next) 
             }
         },
     }
+}
+
+/// The certificate is one of ours, so it pays for its own requests, whatever the table says of it.
+async fn identified(fleet: &Fleet, certificate: &PeerCertificate) -> Answer<Caller> {
+    let subject = Subject::Certificate(certificate.serial.clone());
+    fleet.app.rates.take(subject)?;
+    fleet.identify(certificate).await
 }
 
 /// Around everything that a node-facing listener answers, what no route took included.
@@ -374,7 +383,7 @@ async fn post_task(
             drop(change);
             if matches!(
                 error.code,
-                Code::IntentMissing | Code::IntentInvalid | Code::IntentWithdrawn
+                Code::IntentMissing | Code::IntentInvalid | Code::IntentWithdrawn | Code::NodeQueueFull
             ) {
                 fleet
                     .app

@@ -67,6 +67,9 @@ impl ResultPayload {
 
     /// The result, if this node's executor signed it.
     pub fn open(envelope: &Envelope, key: &PublicKey) -> Result<Self, Code> {
+        if envelope.payload.len() > dsse::MAX_BYTES {
+            return Err(Code::ResultMalformed);
+        }
         let payload = envelope
             .open(RESULT_TYPE, |keyid| {
                 if *keyid == key.keyid() {

@@ -103,6 +103,11 @@ async fn look_up(app: &App, headers: &HeaderMap, address: Option<IpAddr>) -> Res
     })
 }
 
+/// The digest of the token in a request, if it has the shape of one. It may still open nothing.
+pub(crate) fn presented(headers: &HeaderMap) -> Option<model::digest::Sha256> {
+    bearer(headers.get(header::AUTHORIZATION)?).map(|secret| secret.sha256())
+}
+
 fn bearer(value: &http::HeaderValue) -> Option<TokenSecret> {
     let (scheme, token) = value.to_str().ok()?.split_once(' ')?;
     scheme

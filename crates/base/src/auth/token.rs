@@ -39,7 +39,7 @@ impl TokenSecret {
         format!("{PREFIX}{}", BASE64URL_NOPAD.encode(&self.0))
     }
 
-    fn sha256(&self) -> Sha256 {
+    pub(crate) fn sha256(&self) -> Sha256 {
         Sha256::of(self.reveal().as_bytes())
     }
 }

@@ -72,6 +72,10 @@ settings! {
     identity_sweep_ms    Kind::Count,   "2000", "How often the identity table is read anew";
     identity_max_age_ms  Kind::Count,   "10000", "A table older than this lets nobody in";
     identity_grace_s     Kind::Count,   "60", "How long an overtaken certificate still counts, and a superseded session may still ask, before it is taken for a copy";
+    read_deadline_s      Kind::Count,   "10", "How long a handshake, a header or a body may take to arrive";
+    rate_token_per_s     Kind::Count,   "1000", "Requests a second from one API token; a burst of ten seconds' worth passes";
+    rate_node_per_s      Kind::Count,   "1000", "The same from one node's certificate";
+    rate_address_per_s   Kind::Count,   "1000", "The same from one address, of those without either; enrolment and renewal are among them";
     log_format           Kind::Choice(&["auto", "json", "text"]), "auto", "Log lines: text on a terminal, JSON elsewhere";
     log_filter           Kind::Text,    "info,sqlx=warn", "What to log, as in `info,fleet=debug`";
 }

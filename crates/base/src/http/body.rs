@@ -1,6 +1,8 @@
 //! What comes in: a JSON body, path parameters, a query string. Each is bounded before it is parsed, and each refusal
 //! names the field. Types that derive `Deserialize` with `deny_unknown_fields` refuse what they do not know.
 
+use std::time::Duration;
+
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use bytes::Bytes;
@@ -17,6 +19,9 @@ use super::locate;
 /// The most a body may weigh unless its route says otherwise.
 pub(super) const BODY_LIMIT: usize = 256 * 1024;
 
+/// How long it may take to arrive, where no gate says otherwise.
+const BODY_DEADLINE: Duration = Duration::from_secs(10);
+
 /// How much of a body that is too large is read and thrown away before its sender is cut off.
 const SPILL: usize = 1024 * 1024;
 
@@ -26,6 +31,10 @@ const NUL: &str = "%00";
 /// Set by the route table for a route with a limit of its own.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BodyLimit(pub(super) usize);
+
+/// Set by the gate for every route: a body that dawdles holds a connection for nothing.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct BodyDeadline(pub(super) Duration);
 
 /// A JSON request body.
 #[derive(Clone, Copy, Debug)]
@@ -38,11 +47,21 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
         if !is_json(&request) {
             return Err(ApiError::new(Code::BodyMalformed).message("the body must be sent as application/json"));
         }
+        if is_coded(&request) {
+            return Err(ApiError::new(Code::BodyMalformed).message("the body must be sent without a content-encoding"));
+        }
         let limit = request
             .extensions()
             .get::<BodyLimit>()
             .map_or(BODY_LIMIT, |limit| limit.0);
-        parse(&read(request, limit).await?).map(Body)
+        let deadline = request
+            .extensions()
+            .get::<BodyDeadline>()
+            .map_or(BODY_DEADLINE, |deadline| deadline.0);
+        let bytes = tokio::time::timeout(deadline, read(request, limit))
+            .await
+            .map_err(|_| ApiError::new(Code::BodyTooSlow).detail("deadline_s", deadline.as_secs()))??;
+        parse(&bytes).map(Body)
     }
 }
 
@@ -56,6 +75,19 @@ fn is_json(request: &Request) -> bool {
         .unwrap_or_default()
         .trim();
     essence.eq_ignore_ascii_case("application/json")
+}
+
+/// Compressed, or sent in any other way than as it is: a small body must not become a large one here.
+fn is_coded(request: &Request) -> bool {
+    let plain = |name, allowed: &str| {
+        let mut values = request.headers().get_all(name).iter();
+        values.all(|value| {
+            value
+                .to_str()
+                .is_ok_and(|text| text.trim().eq_ignore_ascii_case(allowed))
+        })
+    };
+    !(plain(header::CONTENT_ENCODING, "identity") && plain(header::TRANSFER_ENCODING, "chunked"))
 }
 
 async fn read(request: Request, limit: usize) -> Result<Bytes, ApiError> {

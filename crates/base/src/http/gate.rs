@@ -4,6 +4,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::{ConnectInfo, FromRequestParts, Request, State};
 use axum::middleware::Next;
@@ -11,8 +12,9 @@ use axum::response::{IntoResponse, Response};
 use http::request::Parts;
 use model::signal::Code;
 
-use super::body::BodyLimit;
+use super::body::{BodyDeadline, BodyLimit};
 use super::error::ApiError;
+use super::rate::Subject;
 use super::route::{Access, RouteInfo};
 use super::shell::correlation_id;
 use crate::app::App;
@@ -41,6 +43,8 @@ pub(super) async fn gate(State(gate): State<Gate>, mut request: Request, next: N
         if let Err(refusal) = admit(&gate, &mut request).await {
             return refusal.into_response();
         }
+        let deadline = Duration::from_secs(gate.app.config.read_deadline_s);
+        request.extensions_mut().insert(BodyDeadline(deadline));
         if let Some(limit) = route.body_limit {
             request.extensions_mut().insert(BodyLimit(limit));
         }
@@ -56,10 +60,13 @@ pub(super) async fn gate(State(gate): State<Gate>, mut request: Request, next: N
 
 async fn admit(gate: &Gate, request: &mut Request) -> Result<(), ApiError> {
     match gate.route.access {
-        Access::Public => Ok(()),
+        Access::Public => gate.app.rates.take(Subject::address(address(request.extensions()))),
         Access::Scopes(scopes) => {
             let address = address(request.extensions());
+            let (token, sender) = (auth::presented(request.headers()), Subject::address(address));
+            gate.app.rates.take_presented(token, sender.clone())?;
             let principal = auth::authenticate(&gate.app, request.headers(), address).await?;
+            gate.app.rates.opened(token, &sender);
             if !scopes.iter().any(|scope| principal.may(*scope)) {
                 refuse(gate, &principal.actor(), Code::Forbidden).await?;
                 return Err(ApiError::new(Code::Forbidden));

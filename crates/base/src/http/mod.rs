@@ -8,6 +8,7 @@ mod health;
 mod locate;
 mod openapi;
 mod page;
+mod rate;
 pub mod route;
 mod shell;
 
@@ -17,6 +18,7 @@ pub use gate::Peer;
 pub use health::{Readiness, health_router};
 pub use openapi::{Info, openapi};
 pub use page::{CursorKey, Page, PageQuery, page};
+pub use rate::{Rates, Subject};
 pub use route::{Access, Route, RouteInfo, Routes};
 pub use shell::{CORRELATION_HEADER, Correlation, SERVICE_HEADER, Shell, correlation_id, finish};
 

@@ -2,6 +2,7 @@
 //! certificate of ours, the enrolment one is where a host that has none yet can call.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{ConnectInfo, Request};
@@ -54,11 +55,17 @@ pub async fn serve_on(app: App, ports: Ports, stop: Stop) -> anyhow::Result<()> 
     let public = finish(routes::public_router(&fleet), public);
     let node = stamped(&fleet, finish(node_router(&fleet), Shell::new(SERVICE)));
     let enrol = stamped(&fleet, finish(enrol_router(&fleet), Shell::new(SERVICE)));
+    let read_deadline = Duration::from_secs(app.config.read_deadline_s);
+    let limits = Limits {
+        handshake_timeout: read_deadline,
+        header_timeout: read_deadline,
+        ..Limits::default()
+    };
     let listeners = async {
         tokio::join!(
-            listen(ports.public, public_tls, public, Arc::default(), &stop),
-            listen(ports.node, Some(node_tls), node, fleet.connections.clone(), &stop),
-            listen(ports.enrol, Some(enrol_tls), enrol, Arc::default(), &stop),
+            listen(ports.public, public_tls, public, limits, Arc::default(), &stop),
+            listen(ports.node, Some(node_tls), node, limits, fleet.connections.clone(), &stop),
+            listen(ports.enrol, Some(enrol_tls), enrol, limits, Arc::default(), &stop),
         )
     };
     let (_, outcome) = tokio::join!(listeners, watch(loops, &stop));
@@ -83,11 +90,12 @@ async fn listen(
     listener: TcpListener,
     tls: Option<Arc<ServerConfig>>,
     router: Router,
+    limits: Limits,
     connections: Arc<Connections>,
     stop: &Stop,
 ) {
     let router = router.layer(from_fn(told_address));
-    serve_listed(listener, tls, router, Limits::default(), stop.clone(), connections).await;
+    serve_listed(listener, tls, router, limits, stop.clone(), connections).await;
 }
 
 /// Says where a request came from in the words that axum's extractors and the audit know.

@@ -85,7 +85,7 @@ impl Finished {
 }
 
 impl Book {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let (time, seqs) = (Timestamp::from_millis(0), BTreeMap::new());
         let floor = Floor { time, epoch: 0, seqs };
         Self {

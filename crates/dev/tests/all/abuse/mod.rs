@@ -4,14 +4,19 @@
 mod certificates;
 mod copies;
 mod enrolment;
+mod escalation;
+mod flood;
 mod foreign_node;
 mod inserted_rows;
+mod late_results;
 mod over;
 mod probing;
 mod results;
 mod roles;
+mod slow_bodies;
 mod watch;
 mod worker;
 
+use watch::connect;
 pub(crate) use watch::{audited, refused, snapshot, sql};
 pub(crate) use worker::{process, request};

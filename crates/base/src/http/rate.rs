@@ -1,0 +1,230 @@
+//! How often one subject may ask: a bucket of tokens per credential, per node certificate, and per address for those
+//! who have shown neither. Kept in this process only and bounded in memory, so that asking it never costs more than
+//! what it saves. It slows down one who asks too often; it decides nothing else and leaves no audit row.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use ::metrics::counter;
+use model::digest::Sha256;
+use model::signal::Code;
+
+use super::error::ApiError;
+use crate::config::Config;
+use crate::metrics::HTTP_RATE_LIMITED;
+
+/// A bucket holds this many seconds of its rate: a burst after silence is no abuse.
+const BURST_S: f64 = 10.0;
+/// Subjects that are remembered; everybody beyond them shares one bucket.
+const SUBJECTS_MOST: usize = 50_000;
+
+/// Whom a request is counted against.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Subject {
+    /// The digest of a token that has opened something in this process.
+    Token(Sha256),
+    /// The serial of a certificate of ours: each has a bucket, so that a stolen one starves nobody but itself.
+    Certificate(String),
+    /// One who has shown nothing yet. An IPv6 customer has a whole /64.
+    Address(IpAddr),
+    /// Those whose address is not known, and those who are too many to be told apart.
+    Others,
+}
+
+impl Subject {
+    pub(super) fn address(address: Option<IpAddr>) -> Self {
+        match address {
+            None => Self::Others,
+            Some(IpAddr::V4(address)) => Self::Address(address.into()),
+            Some(IpAddr::V6(address)) => match address.to_ipv4_mapped() {
+                Some(mapped) => Self::Address(mapped.into()),
+                None => Self::Address(Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << 64)).into()),
+            },
+        }
+    }
+
+    const fn kind(&self) -> &'static str {
+        match self {
+            Self::Token(_) => "token",
+            Self::Certificate(_) => "certificate",
+            Self::Address(_) => "address",
+            Self::Others => "others",
+        }
+    }
+}
+
+/// The buckets of a process.
+#[derive(Clone, Debug)]
+pub struct Rates(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    token_per_s: f64,
+    certificate_per_s: f64,
+    address_per_s: f64,
+    buckets: Mutex<HashMap<Subject, Bucket>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Bucket {
+    left: f64,
+    at: Instant,
+}
+
+impl Rates {
+    pub fn new(config: &Config) -> Self {
+        Self(Arc::new(Inner {
+            token_per_s: config.rate_token_per_s as f64,
+            certificate_per_s: config.rate_node_per_s as f64,
+            address_per_s: config.rate_address_per_s as f64,
+            buckets: Mutex::default(),
+        }))
+    }
+
+    /// One request of this subject, or how long it should wait.
+    pub fn take(&self, subject: Subject) -> Result<(), ApiError> {
+        self.take_at(subject, Instant::now())
+    }
+
+    /// A request with a token that may be anything. One that is known to open something pays for itself; any other is
+    /// its sender's, before the database is asked about it.
+    pub(super) fn take_presented(&self, token: Option<Sha256>, sender: Subject) -> Result<(), ApiError> {
+        let known = token.map(Subject::Token).filter(|subject| self.knows(subject));
+        self.take(known.unwrap_or(sender))
+    }
+
+    /// This token has opened something: what it asks is no longer its sender's.
+    pub(super) fn opened(&self, token: Option<Sha256>, sender: &Subject) {
+        if let Some(subject) = token.map(Subject::Token)
+            && !self.knows(&subject)
+        {
+            self.give_back(sender);
+            // Its first request has passed already, so there is nothing left to refuse.
+            drop(self.take(subject));
+        }
+    }
+
+    fn take_at(&self, subject: Subject, now: Instant) -> Result<(), ApiError> {
+        let mut buckets = self.0.buckets.lock().unwrap_or_else(PoisonError::into_inner);
+        if buckets.len() >= SUBJECTS_MOST && !buckets.contains_key(&subject) {
+            // A full bucket says no more than none.
+            buckets.retain(|subject, bucket| self.filled(subject, *bucket, now) < self.per_s(subject) * BURST_S);
+        }
+        let subject = match buckets.len() < SUBJECTS_MOST || buckets.contains_key(&subject) {
+            true => subject,
+            false => Subject::Others,
+        };
+        let per_s = self.per_s(&subject);
+        let kind = subject.kind();
+        let full = Bucket {
+            left: per_s * BURST_S,
+            at: now,
+        };
+        let bucket = buckets.entry(subject.clone()).or_insert(full);
+        bucket.left = self.filled(&subject, *bucket, now);
+        bucket.at = now;
+        if bucket.left >= 1.0 {
+            bucket.left -= 1.0;
+            return Ok(());
+        }
+        let wait_s = ((1.0 - bucket.left) / per_s).ceil().max(1.0);
+        drop(buckets);
+        counter!(HTTP_RATE_LIMITED, "subject" => kind).increment(1);
+        Err(ApiError::new(Code::RateLimited).retry_after_s(wait_s as u32))
+    }
+
+    fn filled(&self, subject: &Subject, bucket: Bucket, now: Instant) -> f64 {
+        let per_s = self.per_s(subject);
+        let gained = now.saturating_duration_since(bucket.at).as_secs_f64() * per_s;
+        (bucket.left + gained).min(per_s * BURST_S)
+    }
+
+    fn per_s(&self, subject: &Subject) -> f64 {
+        match subject {
+            Subject::Token(_) => self.0.token_per_s,
+            Subject::Certificate(_) => self.0.certificate_per_s,
+            Subject::Address(_) | Subject::Others => self.0.address_per_s,
+        }
+    }
+
+    fn knows(&self, subject: &Subject) -> bool {
+        let buckets = self.0.buckets.lock().unwrap_or_else(PoisonError::into_inner);
+        buckets.contains_key(subject)
+    }
+
+    fn give_back(&self, subject: &Subject) {
+        let mut buckets = self.0.buckets.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(bucket) = buckets.get_mut(subject) {
+            bucket.left += 1.0;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn rates(per_s: u64) -> Rates {
+        let mut config = Config::defaults();
+        (config.rate_token_per_s, config.rate_address_per_s) = (per_s, per_s);
+        Rates::new(&config)
+    }
+
+    fn from(text: &str) -> Subject {
+        Subject::address(text.parse().ok())
+    }
+
+    #[test]
+    fn a_burst_passes_then_the_rate_and_nobody_else_pays() {
+        let (rates, start) = (rates(5), Instant::now());
+        let passed = |subject: &str, at: Instant| rates.take_at(from(subject), at).is_ok();
+        let burst = (0..100).filter(|_| passed("192.0.2.1", start)).count();
+        assert_eq!(burst, 50);
+        let refused = rates.take_at(from("192.0.2.1"), start).expect_err("empty");
+        assert_eq!((refused.code, refused.retry_after_s), (Code::RateLimited, Some(1)));
+        assert!(passed("192.0.2.2", start), "another has a bucket of its own");
+        let later = start + Duration::from_secs(2);
+        assert_eq!((0..100).filter(|_| passed("192.0.2.1", later)).count(), 10);
+    }
+
+    #[test]
+    fn a_customer_of_ipv6_is_one_and_a_mapped_address_is_the_plain_one() {
+        assert_eq!(from("2001:db8::1"), from("2001:db8::ffff:2"));
+        assert_ne!(from("2001:db8::1"), from("2001:db8:0:1::1"));
+        assert_eq!(from("::ffff:192.0.2.1"), from("192.0.2.1"));
+    }
+
+    #[test]
+    fn a_token_that_opens_is_not_starved_by_guesses_from_its_address() {
+        let rates = rates(1);
+        let (mine, sender) = (Some(Sha256::of(b"mine")), from("192.0.2.1"));
+        rates.take_presented(mine, sender.clone()).expect("the first request");
+        rates.opened(mine, &sender);
+        let guess = |n: u32| rates.take_presented(Some(Sha256::of(&n.to_be_bytes())), sender.clone());
+        assert_eq!((0..100).filter(|n| guess(*n).is_ok()).count(), 10);
+        rates.take_presented(mine, sender).expect("still served");
+    }
+
+    #[test]
+    fn more_subjects_than_memory_share_what_is_left() {
+        let (rates, start) = (rates(1), Instant::now());
+        for n in 0..u32::try_from(SUBJECTS_MOST).expect("small") {
+            assert!(
+                rates
+                    .take_at(Subject::address(Some(n.to_be_bytes().into())), start)
+                    .is_ok()
+            );
+        }
+        let extra = |n: u32| rates.take_at(Subject::address(Some((0xf000_0000 + n).to_be_bytes().into())), start);
+        assert_eq!((0..100).filter(|n| extra(*n).is_ok()).count(), 10);
+        let later = start + Duration::from_secs(1);
+        assert!(
+            rates.take_at(from("198.51.100.1"), later).is_ok(),
+            "who was silent is forgotten"
+        );
+    }
+}

@@ -1,0 +1,229 @@
+//! Every public route with every scope, on an object that is there and on one that is not: who may not, is told the
+//! same in both cases; what is not there looks the same to everybody; nothing is found by the beginning of its id; and
+//! no body can say more than its route asks for.
+
+use std::collections::BTreeMap;
+
+use base::auth::Scope;
+use base::http::{Access, RouteInfo};
+use dev::api::Api;
+use dev::town::Town;
+use http::Method;
+use model::api::{NodeView, TokenCreate, TokenCreated};
+use model::id::{NodeId, TaskId, TokenId};
+use model::signal::Code;
+use serde_json::{Value, json};
+use wire::http::Response;
+
+use super::{audited, refused, snapshot};
+use crate::EXE;
+use crate::puppet::Puppet;
+
+const TABLES: [&str; 6] = ["node", "task", "api_token", "app_user", "certificate", "enrolment"];
+
+/// The ids that stand in for `{id}`, by the noun of the route.
+struct Ids {
+    node: String,
+    task: String,
+    token: String,
+}
+
+impl Ids {
+    fn missing() -> Self {
+        Self {
+            node: NodeId::new().to_string(),
+            task: TaskId::new().to_string(),
+            token: TokenId::new().to_string(),
+        }
+    }
+
+    fn fill(&self, route: &RouteInfo) -> String {
+        let id = match route.path.split('/').nth(2) {
+            Some("nodes") => &self.node,
+            Some("tasks") => &self.task,
+            _ => &self.token,
+        };
+        route.path.replace("{id}", id).replace("{serial}", "4f")
+    }
+
+    fn shortened(&self) -> Vec<Self> {
+        let cut = |id: &str, length: usize| id.get(..length).unwrap_or(id).to_owned();
+        [8, 20]
+            .into_iter()
+            .map(|length| Self {
+                node: cut(&self.node, length),
+                task: cut(&self.task, length),
+                token: cut(&self.token, length),
+            })
+            .collect()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn abuse_55_escalation() {
+    let town = Town::start(EXE).await;
+    let node = Puppet::ready(&town, "there").await;
+    let callers = callers(&town).await;
+    let own = own(&town, &node).await;
+    let before = snapshot(&town, &TABLES).await;
+    let (mut stopped, mut missed, mut cut) = (0, 0, 0);
+    for route in control::routes::public_infos() {
+        let Access::Scopes(allowed) = route.access else {
+            continue;
+        };
+        let mut absent = Vec::new();
+        for (scope, api) in &callers {
+            let missing = Ids::missing();
+            let may = allowed.contains(scope) || *scope == Scope::Admin;
+            if !may {
+                same_refusal(&town, &route, api, &own, &missing).await;
+                stopped += 1;
+            } else if route.path.contains("{id}") {
+                for ids in own.shortened() {
+                    refused(&call(api, &route, &ids.fill(&route)).await, Code::IdKindMismatch);
+                    cut += 1;
+                }
+                absent.push(bare(&call(api, &route, &missing.fill(&route)).await));
+                missed += 1;
+            }
+        }
+        absent.dedup();
+        assert!(
+            absent.len() <= 1,
+            "{}: what is missing looks the same to all: {absent:?}",
+            route.path
+        );
+        assert!(
+            absent.iter().all(|(status, _)| *status == 404),
+            "{}: {absent:?}",
+            route.path
+        );
+    }
+    assert!(stopped >= 20 && missed >= 12 && cut >= 24, "{stopped} {missed} {cut}");
+    assert_eq!(snapshot(&town, &TABLES).await, before, "nothing of it did anything");
+    mass_assignment(&town, &own).await;
+    more_than_oneself(&town, &callers).await;
+    town.end().await;
+}
+
+/// A token for each scope alone.
+async fn callers(town: &Town) -> BTreeMap<Scope, Api> {
+    let mut callers = BTreeMap::new();
+    for scope in Scope::ALL {
+        let body = TokenCreate {
+            name: format!("only {scope}"),
+            scopes: vec![scope],
+            days: 1,
+        };
+        let made: TokenCreated = town.api().post("/v1/tokens", &body).await.expect("a token");
+        callers.insert(scope, Api::new(town.api().url(), &made.secret).expect("a URL"));
+    }
+    callers
+}
+
+async fn own(town: &Town, node: &Puppet) -> Ids {
+    let view: NodeView = town.show_node(node.id()).await;
+    let tasks: Value = town.api().get("/v1/tasks").await.expect("tasks");
+    let tokens: Value = town.api().get("/v1/tokens").await.expect("tokens");
+    let first = |page: &Value| page["items"][0]["id"].as_str().expect("an id").to_owned();
+    Ids {
+        node: view.id.to_string(),
+        task: first(&tasks),
+        token: first(&tokens),
+    }
+}
+
+async fn call(api: &Api, route: &RouteInfo, path: &str) -> Response {
+    let body = (route.method == Method::POST).then(|| honest(route.path));
+    api.call(route.method.clone(), path, body.as_ref())
+        .await
+        .expect("an answer")
+}
+
+/// A body that its route takes, so that a refusal is about the caller or the object.
+fn honest(path: &str) -> Value {
+    match path {
+        "/v1/nodes" => json!({ "name": "escalated" }),
+        "/v1/tokens" => json!({ "name": "mine", "scopes": ["admin"], "days": 1 }),
+        "/v1/nodes/{id}/mode" => json!({ "mode": "slice" }),
+        "/v1/nodes/{id}/enroll" => json!({}),
+        path if path.ends_with("/probe") || path.ends_with("/cancel") || path == "/v1/tokens/{id}/revoke" => json!({}),
+        _ => json!({ "reason": "a try" }),
+    }
+}
+
+/// Status and body, without what differs with every request.
+fn bare(answer: &Response) -> (u16, String) {
+    let mut body: Value = answer.json().unwrap_or(Value::Null);
+    if let Some(error) = body.get_mut("error").and_then(Value::as_object_mut) {
+        error.remove("correlation_id");
+    }
+    (answer.status.as_u16(), body.to_string())
+}
+
+/// Whoever may not learns nothing from the difference between what is there and what is not.
+async fn same_refusal(town: &Town, route: &RouteInfo, api: &Api, own: &Ids, missing: &Ids) {
+    let there = call(api, route, &own.fill(route)).await;
+    let gone = call(api, route, &missing.fill(route)).await;
+    for answer in [&there, &gone] {
+        let row = audited(town, &refused(answer, Code::Forbidden)).await;
+        assert_eq!(row.target_id, format!("{} {}", route.method, route.path));
+    }
+    assert_eq!(bare(&there), bare(&gone), "{}", route.path);
+    let length = |answer: &Response| answer.body.len();
+    assert_eq!(length(&there), length(&gone), "{}", route.path);
+}
+
+/// Fields that exist on our objects, in bodies that do not take them.
+async fn mass_assignment(town: &Town, own: &Ids) {
+    let before = snapshot(town, &TABLES).await;
+    let wishes = [
+        ("state", json!("ready")),
+        ("epoch", json!(99)),
+        ("id", json!(own.node)),
+        ("user_id", json!("user_00000000000000000000000000")),
+        ("roles", json!(["admin"])),
+        ("project_id", json!("x")),
+        ("secret", json!("mine")),
+        ("created_at", json!("2020-01-01T00:00:00Z")),
+        ("__proto__", json!({ "admin": true })),
+    ];
+    let document = control::openapi::public();
+    let mut tried = 0;
+    for route in control::routes::public_infos() {
+        let method = route.method.as_str().to_lowercase();
+        if !document["paths"][route.path][&method]["requestBody"].is_object() {
+            continue;
+        }
+        for (name, value) in &wishes {
+            let body = json!({ *name: value });
+            let path = own.fill(&route);
+            let answer = town.api().call(route.method.clone(), &path, Some(&body)).await;
+            let error = refused(&answer.expect("an answer"), Code::FieldInvalid);
+            assert_eq!(error.details["field"], *name, "{}: {error:?}", route.path);
+            tried += 1;
+        }
+    }
+    assert!(tried >= 8 * wishes.len(), "{tried}");
+    assert_eq!(snapshot(town, &TABLES).await, before);
+}
+
+/// No token makes a stronger one than its owner is, and none but an administrator's makes any.
+async fn more_than_oneself(town: &Town, callers: &BTreeMap<Scope, Api>) {
+    let wish = TokenCreate {
+        name: "stronger".to_owned(),
+        scopes: Scope::ALL.to_vec(),
+        days: 365,
+    };
+    for (scope, api) in callers {
+        let answer = api
+            .call(Method::POST, "/v1/tokens", Some(&wish))
+            .await
+            .expect("an answer");
+        if *scope == Scope::Admin {
+            assert_eq!(answer.status, 201, "{answer:?}");
+        } else {
+            audited(town, &refused(&answer, Code::Forbidden)).await;
+        }
+    }
+}
