@@ -47,6 +47,10 @@ pub struct Config {
     pub device_cert_life_s: u64,
     pub identity_sweep_ms: u64,
     pub identity_max_age_ms: u64,
+    pub signing_key_life_s: u64,
+    pub signing_key_overlap_s: u64,
+    pub manifest_life_s: u64,
+    pub rotation_silence_s: u64,
     pub log_format: LogFormat,
     pub log_filter: String,
     /// Set by `gpuaas-dev` in code. No file, variable or flag reaches it.

@@ -9,6 +9,7 @@ pub mod dice;
 pub mod figures;
 pub mod front;
 pub mod half;
+pub mod key_rotations;
 pub mod platform;
 pub mod run;
 pub mod simnode;

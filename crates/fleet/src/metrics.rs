@@ -8,6 +8,7 @@ pub const NODES_HELD: &str = "gpuaas_node_waits_held";
 pub const IDENTITY_AGE: &str = "gpuaas_identity_table_age_seconds";
 pub const IDENTITY_REFUSED: &str = "gpuaas_identity_refused_total";
 pub const MANIFEST_LEFT: &str = "gpuaas_trust_manifest_left_seconds";
+pub const DELEGATION_LEFT: &str = "gpuaas_trust_delegation_left_seconds";
 pub const ALARMS: &str = "gpuaas_fleet_alarms_total";
 
 pub const METRICS: &[Metric] = &[
@@ -40,6 +41,11 @@ pub const METRICS: &[Metric] = &[
         name: MANIFEST_LEFT,
         kind: Kind::Gauge,
         help: "How long the signing-key manifest is still valid; then nothing that acts is signed.",
+    },
+    Metric {
+        name: DELEGATION_LEFT,
+        kind: Kind::Gauge,
+        help: "How long the roots' delegation is still valid; then nothing that acts is signed.",
     },
     Metric {
         name: ALARMS,

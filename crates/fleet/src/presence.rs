@@ -29,16 +29,25 @@ impl Default for Presence {
 
 #[derive(Default)]
 struct Unwritten {
-    seen: HashMap<NodeId, Timestamp>,
+    seen: HashMap<NodeId, Heard>,
     serials: HashSet<String>,
     /// Serials whose first use is known to be written.
     noted: HashSet<String>,
 }
 
+/// When, and which manifest it said it has, if it said so.
+#[derive(Clone, Copy)]
+struct Heard {
+    at: Timestamp,
+    manifest: Option<u64>,
+}
+
 impl Presence {
-    pub fn heard(&self, caller: &NodeCaller, at: Timestamp) {
+    pub fn heard(&self, caller: &NodeCaller, at: Timestamp, manifest: Option<u64>) {
         let mut unwritten = self.lock();
-        unwritten.seen.insert(caller.node_id, at);
+        let said = unwritten.seen.get(&caller.node_id).and_then(|heard| heard.manifest);
+        let manifest = manifest.or(said);
+        unwritten.seen.insert(caller.node_id, Heard { at, manifest });
         if !unwritten.noted.contains(&caller.serial) {
             unwritten.serials.insert(caller.serial.clone());
         }
@@ -62,8 +71,9 @@ impl Presence {
             }
             unwritten.noted.extend(serials);
         } else {
-            for (node, at) in seen {
-                unwritten.seen.entry(node).or_insert(at);
+            for (node, heard) in seen {
+                let newer = unwritten.seen.entry(node).or_insert(heard);
+                newer.manifest = newer.manifest.or(heard.manifest);
             }
             unwritten.serials.extend(serials);
             *self.listening_since.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
@@ -84,23 +94,26 @@ impl Presence {
 
 async fn write(
     pool: &PgPool,
-    seen: &HashMap<NodeId, Timestamp>,
+    seen: &HashMap<NodeId, Heard>,
     serials: &HashSet<String>,
     now: Timestamp,
 ) -> sqlx::Result<()> {
     if !seen.is_empty() {
         let ids: Vec<Uuid> = seen.keys().map(|id| id.uuid()).collect();
-        let times: Vec<OffsetDateTime> = seen.values().map(|at| (*at).into()).collect();
+        let times: Vec<OffsetDateTime> = seen.values().map(|heard| heard.at.into()).collect();
+        let manifests: Vec<Option<i64>> = seen.values().map(|heard| heard.manifest.map(|v| v as i64)).collect();
         sqlx::query(
             // Locked in the order of ids, as everybody locks; a row that somebody holds is heard again soon.
-            "with heard as (select * from unnest($1::uuid[], $2::timestamptz[]) as heard (id, at)),
+            "with heard as (select * from unnest($1::uuid[], $2::timestamptz[], $3::bigint[]) as heard (id, at, manifest)),
                   free as (select node.id from node join heard on heard.id = node.id
                            order by node.id for no key update of node skip locked)
-             update node set last_seen_at = greatest(node.last_seen_at, heard.at)
+             update node set last_seen_at = greatest(node.last_seen_at, heard.at),
+                 manifest_version = coalesce(heard.manifest, node.manifest_version)
              from heard join free on free.id = heard.id where node.id = heard.id",
         )
         .bind(ids)
         .bind(times)
+        .bind(manifests)
         .execute(pool)
         .await?;
     }

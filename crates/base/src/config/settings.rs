@@ -71,6 +71,10 @@ settings! {
     device_cert_life_s   Kind::Count,   "31536000", "Life of a node's device credential: a year";
     identity_sweep_ms    Kind::Count,   "2000", "How often the identity table is read anew";
     identity_max_age_ms  Kind::Count,   "10000", "A table older than this lets nobody in";
+    signing_key_life_s   Kind::Count,   "2592000", "A signing key is replaced by its standby after this long: 30 days";
+    signing_key_overlap_s Kind::Count,  "1200", "For how long nodes still believe a signing key that was replaced";
+    manifest_life_s      Kind::Count,   "7776000", "Life of the list of signing keys, which is signed anew after two thirds of it: 90 days";
+    rotation_silence_s   Kind::Count,   "86400", "A node silent for this long is not waited for when a signing key is replaced";
     log_format           Kind::Choice(&["auto", "json", "text"]), "auto", "Log lines: text on a terminal, JSON elsewhere";
     log_filter           Kind::Text,    "info,sqlx=warn", "What to log, as in `info,fleet=debug`";
 }

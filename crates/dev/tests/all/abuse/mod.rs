@@ -4,6 +4,7 @@
 mod certificates;
 mod enrolment;
 mod foreign_node;
+mod inserted_bundles;
 mod inserted_rows;
 mod probing;
 mod results;
@@ -11,5 +12,5 @@ mod roles;
 mod watch;
 mod worker;
 
-pub(crate) use watch::{audited, refused, snapshot, sql};
+pub(crate) use watch::{audited, connect, refused, snapshot, sql};
 pub(crate) use worker::{process, request};
