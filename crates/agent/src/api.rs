@@ -141,12 +141,19 @@ impl Api {
         Ok(self.post("session", request).await?.0)
     }
 
-    /// None: nothing to do within the time it was held.
-    pub async fn wait(&self, timeout: Duration) -> Result<(Option<WaitAnswer>, Meta), CallError> {
+    /// None: nothing to do within the time it was held. `manifest` is what the executor has; a newer one ends the wait.
+    pub async fn wait(
+        &self,
+        timeout: Duration,
+        manifest: Option<u64>,
+    ) -> Result<(Option<WaitAnswer>, Meta), CallError> {
         let calls = self.calls();
-        let request = self
+        let mut request = self
             .in_session(calls.node.get(&calls.path("tasks/wait")))
             .timeout(timeout);
+        if let Some(version) = manifest {
+            request = request.header(HeaderName::from_static(header::MANIFEST), HeaderValue::from(version));
+        }
         let (response, meta) = self.send(request).await?;
         let answer = if response.status == 204 {
             None

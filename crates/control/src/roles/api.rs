@@ -64,7 +64,14 @@ pub async fn serve_on(app: App, ports: Ports, stop: Stop) -> anyhow::Result<()> 
     let listeners = async {
         tokio::join!(
             listen(ports.public, public_tls, public, limits, Arc::default(), &stop),
-            listen(ports.node, Some(node_tls), node, limits, fleet.connections.clone(), &stop),
+            listen(
+                ports.node,
+                Some(node_tls),
+                node,
+                limits,
+                fleet.connections.clone(),
+                &stop
+            ),
             listen(ports.enrol, Some(enrol_tls), enrol, limits, Arc::default(), &stop),
         )
     };

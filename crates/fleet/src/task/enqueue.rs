@@ -13,6 +13,7 @@ use model::task::{Spec, Task, TaskType, TypeVersions, health_probe};
 use model::trust::Purpose;
 use serde_json::json;
 use time::OffsetDateTime;
+use uuid::Uuid;
 
 use super::store;
 use crate::Fleet;
@@ -58,6 +59,65 @@ async fn enqueue_on(fleet: &Fleet, change: &mut Change, row: &NodeRow, ask: &Ask
             (op, Some(sha256))
         }
     };
+    let asked = Again {
+        op,
+        actor_ref: format!("{}:{}", change.actor().kind.as_str(), change.actor().id),
+        correlation_id: change.actor().correlation_id,
+    };
+    let draft = Draft {
+        row,
+        counters,
+        intent_sha256,
+        asked,
+    };
+    issue(fleet, change, ask, draft).await
+}
+
+/// Whose wish a task is, and which operation.
+pub(super) struct Again {
+    pub(super) op: OpId,
+    pub(super) actor_ref: String,
+    pub(super) correlation_id: Uuid,
+}
+
+/// The next task of an operation whose last one has ended without an effect, for the same people. The same rules.
+pub(super) async fn issue_again(fleet: &Fleet, change: &mut Change, ask: &Ask, asked: Again) -> Answer<TaskId> {
+    let row = state::lock(change, ask.node).await?;
+    let spec = ask.task.task_type().spec();
+    may_take(fleet, &row, spec)?;
+    let intent_sha256 = match ask.cover {
+        Cover::Observes if !spec.changes_host => None,
+        Cover::Observes => return Err(Code::IntentMissing.into()),
+        Cover::Intent { sha256, op } => {
+            intent::allows(fleet, change, sha256, op, &ask.task, ask.node).await?;
+            Some(sha256)
+        }
+    };
+    let draft = Draft {
+        counters: Counters::of(&row),
+        row: &row,
+        intent_sha256,
+        asked,
+    };
+    issue(fleet, change, ask, draft).await
+}
+
+/// All that is decided about a task before it is signed.
+struct Draft<'a> {
+    row: &'a NodeRow,
+    counters: Counters,
+    intent_sha256: Option<Sha256>,
+    asked: Again,
+}
+
+async fn issue(fleet: &Fleet, change: &mut Change, ask: &Ask, draft: Draft<'_>) -> Answer<TaskId> {
+    let Draft {
+        row,
+        mut counters,
+        intent_sha256,
+        asked,
+    } = draft;
+    let (op, spec) = (asked.op, ask.task.task_type().spec());
     let standing = store::standing(change.conn(), ask.node, op, row.epoch).await?;
     if let Some(task) = standing.task {
         return Ok(task.into());
@@ -80,8 +140,8 @@ async fn enqueue_on(fleet: &Fleet, change: &mut Change, row: &NodeRow, ask: &Ask
         issued_at: change.at(),
         start_by: change.at().plus_s(MAX_START_S),
         max_runtime_s: spec.max_runtime_s,
-        actor_ref: format!("{}:{}", change.actor().kind.as_str(), change.actor().id),
-        correlation_id: change.actor().correlation_id,
+        actor_ref: asked.actor_ref,
+        correlation_id: asked.correlation_id,
         params: ask.task.params(),
     };
     insert(fleet, change, &payload, spec, counters).await?;
@@ -168,7 +228,7 @@ async fn insert(
     counters: Counters,
 ) -> Answer<()> {
     let keyring = fleet.keyring();
-    let key = keyring.task_key(spec.purpose).ok_or(Code::KeyNotUsable)?;
+    let key = keyring.task_key(spec.purpose).ok_or(Code::SigningKeyMissing)?;
     let envelope = payload.sign(key);
     let signed = envelope.payload_unverified().map_err(ApiError::from)?;
     let payload_sha256 = Sha256::of(&signed);

@@ -24,6 +24,7 @@ pub struct TaskRow {
     pub node_state_reason: Option<String>,
     pub node_epoch: i64,
     pub task_type: String,
+    pub keyid: String,
     pub payload_sha256: Vec<u8>,
     pub state: String,
     pub phase: Option<String>,
@@ -59,7 +60,7 @@ impl TaskRow {
 macro_rules! select_task {
     ($rest:literal) => {
         concat!(
-            "select t.id, t.op_id, t.node_id, n.name as node_name, n.simulated, n.state as node_state, n.state_reason as node_state_reason, t.node_epoch, t.task_type, t.payload_sha256,
+            "select t.id, t.op_id, t.node_id, n.name as node_name, n.simulated, n.state as node_state, n.state_reason as node_state_reason, t.node_epoch, t.task_type, t.keyid, t.payload_sha256,
                     t.state, t.phase, t.fence, t.cancel_at, t.actor_ref, t.correlation_id, t.created_at, t.start_by,
                     t.dispatched_at, t.started_at, t.ended_at, t.lease_until, t.code, t.detail, t.timings, t.undone,
                     t.output, t.result, t.version
@@ -81,6 +82,29 @@ pub async fn lock(change: &mut Change, id: TaskId) -> sqlx::Result<Option<TaskRo
         .bind(id.uuid())
         .fetch_optional(change.conn())
         .await
+}
+
+/// What is queued on a node under one of these keys, in the order in which it was asked for.
+pub(super) async fn queued_under(change: &mut Change, node: NodeId, keys: &[String]) -> sqlx::Result<Vec<TaskRow>> {
+    sqlx::query_as(select_task!(
+        "where t.node_id = $1 and t.state = 'queued' and t.keyid = any($2) order by t.seq for update of t"
+    ))
+    .bind(node.uuid())
+    .bind(keys)
+    .fetch_all(change.conn())
+    .await
+}
+
+/// Was something else asked for under the same intent since? Then this one's time is over.
+pub(super) async fn overtaken(conn: &mut PgConnection, row: &TaskRow) -> sqlx::Result<bool> {
+    sqlx::query_scalar(
+        "select exists (select from task t join task later on later.intent_sha256 = t.intent_sha256
+                          and later.node_id = t.node_id and later.seq > t.seq and later.op_id <> t.op_id
+                        where t.id = $1)",
+    )
+    .bind(row.id)
+    .fetch_one(conn)
+    .await
 }
 
 /// What a list is narrowed to.
