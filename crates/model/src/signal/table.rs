@@ -148,7 +148,7 @@ codes! {
     ManifestRejected "manifest_rejected" 422 stop "control plane"
         "The key manifest is older than the one in use, or its signatures do not hold."
         "Publish a manifest with a higher version, signed by the delegated key."
-    SigningKeyMissing "signing_key_missing" 503 stop "control plane"
+    SigningKeyMissing "signing_key_missing" 503 retry "control plane"
         "The file of a signing key that is in force does not lie in this process's key directory."
         "Give every replica the same key directory; if the file is lost, `gpuaas trust rotate --now` makes new keys."
     RootMismatch "root_mismatch" 0 stop "enrolment"
