@@ -1,8 +1,8 @@
 grant delete, insert, select on outbox to gpuaas_app
 grant delete, insert, select on renewal_token to gpuaas_app
+grant delete, insert, select on trust_rotation to gpuaas_app
 grant delete, insert, select, update on node_session to gpuaas_app
 grant delete, insert, select, update on task to gpuaas_app
-grant delete, insert, select on trust_rotation to gpuaas_app
 grant insert, select on audit to gpuaas_app
 grant insert, select on audit_seal to gpuaas_sealer
 grant insert, select on installation to gpuaas_app

@@ -124,7 +124,7 @@ fn main() -> ExitCode {
         Command::Reset { yes } => verbs::reset(&cli.state, yes),
         Command::Status => verbs::status(&cli.state),
         Command::Soak(what) => what.run(),
-        Command::Fuzz(wish) => Ok(verbs::fuzz(&wish)),
+        Command::Fuzz(wish) => Ok(fuzz::command(&wish)),
         Command::TestPostgres { dir } => verbs::test_postgres(&dir),
         Command::Bench { benches, out, scratch } => benched(&benches, &out, scratch),
         Command::Torture(torture) => dev::torture::verb(&torture),

@@ -10,7 +10,6 @@ use rustix::process::{Signal, set_parent_process_death_signal};
 use wire::stop::Stop;
 
 use crate::api::Api;
-use crate::fuzz::{self, Target, fuzz as shoot};
 use crate::run::{Ended, Wish};
 use crate::state::{StateDir, running};
 
@@ -113,26 +112,4 @@ pub fn test_postgres(dir: &std::path::Path) -> anyhow::Result<ExitCode> {
         cluster.stop().await?;
         Ok(ExitCode::SUCCESS)
     })
-}
-
-/// Exit 0 if nothing was accepted and nothing broke.
-pub fn fuzz(wish: &fuzz::Wish) -> ExitCode {
-    let (count, seed) = (wish.count, wish.seed);
-    let mut ok = true;
-    for target in Target::ALL {
-        let count = if target == Target::Task {
-            count
-        } else {
-            (count / 100).max(1)
-        };
-        let began = std::time::Instant::now();
-        let tally = shoot(target, count, seed);
-        println!(
-            "{} (seed {seed}, {:.1} s): {tally}",
-            target.as_str(),
-            began.elapsed().as_secs_f64()
-        );
-        ok &= tally.ok() && (target != Target::Task || tally.convincing());
-    }
-    if ok { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

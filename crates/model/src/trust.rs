@@ -185,11 +185,15 @@ impl Trust {
     /// the same version must be the same document.
     pub fn advance(&self, bundle: &Bundle) -> Result<Self, Code> {
         let (delegation, payload) = read_delegation(&bundle.delegation)?;
+        // The same one again has to be signed as well: it is kept as it came, and has to convince after a restart.
+        let old = bundle.delegation.count_signers(&payload, &self.delegation.roots) >= self.delegation.threshold;
+        if !old {
+            return Err(Code::ManifestRejected);
+        }
         if delegation != self.delegation {
-            let old = bundle.delegation.count_signers(&payload, &self.delegation.roots) >= self.delegation.threshold;
             let new = bundle.delegation.count_signers(&payload, &delegation.roots) >= delegation.threshold;
             let same_house = delegation.aud == self.delegation.aud;
-            if !(old && new && same_house && delegation.version > self.delegation.version) {
+            if !(new && same_house && delegation.version > self.delegation.version) {
                 return Err(Code::ManifestRejected);
             }
         }

@@ -146,6 +146,19 @@ fn nothing_is_believed_that_does_not_hang_on_the_pinned_root() {
 }
 
 #[test]
+fn known_documents_with_a_spoilt_signature_are_not_kept() {
+    let mut place = Place::start(Profile::Cpu);
+    let mut agent = place.connect();
+    let mut bundle = place.house.bundle(1);
+    bundle.delegation.signatures.clear();
+    assert_eq!(agent.trust(bundle), Err(Code::ManifestRejected));
+    // What an agent says must not keep the executor from starting again.
+    place.restart();
+    let result = place.connect().run(&place, &place.house.probe());
+    assert_eq!(result.outcome, Outcome::Succeeded);
+}
+
+#[test]
 fn trust_only_advances() {
     let mut place = Place::start(Profile::Cpu);
     let mut agent = place.connect();
