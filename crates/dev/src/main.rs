@@ -54,6 +54,9 @@ enum Command {
     },
     /// Say whether it runs, and where
     Status,
+    /// Run for long and count what fails
+    #[command(subcommand)]
+    Soak(Soak),
     /// Shoot mutated documents at the code that judges them, and say what became of each
     Fuzz(fuzz::Wish),
     /// Run for long and count what fails
@@ -123,6 +126,7 @@ fn main() -> ExitCode {
         }),
         Command::Reset { yes } => verbs::reset(&cli.state, yes),
         Command::Status => verbs::status(&cli.state),
+        Command::Soak(what) => what.run(),
         Command::Fuzz(wish) => Ok(fuzz::command(&wish)),
         Command::Soak(what) => what.run(),
         Command::TestPostgres { dir } => verbs::test_postgres(&dir),
