@@ -3,6 +3,7 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use host::pretend::{Pretend, Profile};
 use rustix::process::{Signal, set_parent_process_death_signal};
@@ -17,11 +18,13 @@ pub(crate) fn child_logs() -> anyhow::Result<()> {
     Ok(())
 }
 
-pub fn executor(dir: PathBuf, profile: Profile, planted: Option<Planted>) -> anyhow::Result<ExitCode> {
+pub fn executor(dir: PathBuf, profile: Profile, odd: Odd) -> anyhow::Result<ExitCode> {
     child_logs()?;
     let dir = NodeDir::new(dir)?;
+    let takes = Duration::from_millis(odd.takes_ms);
     let mut options = dir.executor_options(profile)?;
-    match planted {
+    options.host = Pretend::in_directory(profile, &dir.host())?.taking(takes).host();
+    match odd.planted {
         None => {}
         Some(Planted::NoJournal) => forget_journal(&dir)?,
         Some(Planted::NoEffects) => options.host = Pretend::in_memory(profile).host(),
@@ -29,6 +32,27 @@ pub fn executor(dir: PathBuf, profile: Profile, planted: Option<Planted>) -> any
     ::executor::sandbox::enter()?;
     ::executor::run(options, ::executor::Stop::new()?)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// How a simulated host differs from a good and infinitely fast one.
+#[derive(Clone, Copy, Debug, Default, clap::Args)]
+pub struct Odd {
+    /// Every change takes this long
+    #[arg(long, default_value_t = 0)]
+    pub takes_ms: u64,
+    /// Plant a bug
+    #[arg(long = "break")]
+    pub planted: Option<Planted>,
+}
+
+impl Odd {
+    /// As arguments of the process that plays it.
+    pub(crate) fn args(self) -> Vec<String> {
+        let planted = self.planted.iter().flat_map(|bug| ["--break", bug.as_str()]);
+        let mut args: Vec<String> = planted.map(str::to_owned).collect();
+        args.extend(["--takes-ms".to_owned(), self.takes_ms.to_string()]);
+        args
+    }
 }
 
 /// A bug that a torture run must find. Planted around the executor, never in it: production binaries cannot have it.
