@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use ::executor::Limits;
 use host::pretend::{Pretend, Profile};
 use rustix::process::{Signal, set_parent_process_death_signal};
 use wire::stop::Stop;
@@ -17,10 +18,11 @@ pub(crate) fn child_logs() -> anyhow::Result<()> {
     Ok(())
 }
 
-pub fn executor(dir: PathBuf, profile: Profile, planted: Option<Planted>) -> anyhow::Result<ExitCode> {
+pub fn executor(dir: PathBuf, profile: Profile, limits: Limits, planted: Option<Planted>) -> anyhow::Result<ExitCode> {
     child_logs()?;
     let dir = NodeDir::new(dir)?;
     let mut options = dir.executor_options(profile)?;
+    options.limits = limits;
     match planted {
         None => {}
         Some(Planted::NoJournal) => forget_journal(&dir)?,
@@ -65,6 +67,8 @@ fn forget_journal(dir: &NodeDir) -> std::io::Result<()> {
 pub fn agent(dir: PathBuf) -> anyhow::Result<ExitCode> {
     child_logs()?;
     let options = NodeDir::new(dir)?.agent_options();
-    crate::runtime()?.block_on(async { ::agent::run(options, Stop::on_signals()?).await })?;
+    // One thread, as in production.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async { ::agent::run(options, Stop::on_signals()?).await })?;
     Ok(ExitCode::SUCCESS)
 }

@@ -79,6 +79,12 @@ enum Command {
         dir: PathBuf,
         #[arg(long)]
         profile: Profile,
+        /// How large a new journal is made
+        #[arg(long)]
+        journal_bytes: Option<u64>,
+        /// With less room on the disk nothing new is taken
+        #[arg(long)]
+        min_free_bytes: Option<u64>,
         #[arg(long = "break")]
         planted: Option<Planted>,
     },
@@ -123,8 +129,21 @@ fn main() -> ExitCode {
         Command::TestPostgres { dir } => verbs::test_postgres(&dir),
         Command::Bench { benches, out, scratch } => benched(&benches, &out, scratch),
         Command::Torture(torture) => dev::torture::verb(&torture),
-        Command::Executor { dir, profile, planted } => half::executor(dir, profile, planted),
         Command::Replica { dir } => dev::replica::run(&dir),
+        Command::Executor {
+            dir,
+            profile,
+            journal_bytes,
+            min_free_bytes,
+            planted,
+        } => {
+            let usual = executor::Limits::default();
+            let limits = executor::Limits {
+                journal_bytes: journal_bytes.unwrap_or(usual.journal_bytes),
+                min_free_bytes: min_free_bytes.unwrap_or(usual.min_free_bytes),
+            };
+            half::executor(dir, profile, limits, planted)
+        }
         Command::Agent { dir } => half::agent(dir),
     };
     outcome.unwrap_or_else(|error| {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use agent::Options as AgentOptions;
-use executor::Options as ExecutorOptions;
+use executor::{Limits, Options as ExecutorOptions};
 use host::pretend::{Pretend, Profile};
 
 use crate::children::{Kept, Program};
@@ -45,7 +45,7 @@ impl NodeDir {
         self.0.join("log")
     }
 
-    fn socket(&self) -> PathBuf {
+    pub fn socket(&self) -> PathBuf {
         self.0.join("x.sock")
     }
 
@@ -83,12 +83,20 @@ pub struct SimNode {
 impl SimNode {
     /// Starts the processes of a node that is, or will be, enrolled.
     pub fn start(exe: &Path, name: &str, dir: NodeDir, profile: Profile) -> Self {
-        Self::with_planted(exe, name, dir, profile, None)
+        Self::start_within(exe, name, dir, profile, (Limits::default(), None))
     }
 
-    /// With a bug, to see whether anybody notices.
-    pub fn with_planted(exe: &Path, name: &str, dir: NodeDir, profile: Profile, planted: Option<Planted>) -> Self {
+    /// With limits of its own, for small disks, or with a bug, to see whether anybody notices.
+    pub fn start_within(
+        exe: &Path,
+        name: &str,
+        dir: NodeDir,
+        profile: Profile,
+        (limits, planted): (Limits, Option<Planted>),
+    ) -> Self {
+        let (journal_bytes, min_free_bytes) = (limits.journal_bytes.to_string(), limits.min_free_bytes.to_string());
         let mut executor = vec!["--profile", profile.as_str()];
+        executor.extend(["--journal-bytes", &journal_bytes, "--min-free-bytes", &min_free_bytes]);
         executor.extend(planted.iter().flat_map(|bug| ["--break", bug.as_str()]));
         let program = |what: &str, extra: &[&str]| Program {
             exe: exe.to_owned(),

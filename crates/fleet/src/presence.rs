@@ -1,11 +1,15 @@
-//! Who was heard, kept in memory and written in one statement a second: a heartbeat must not cost a transaction.
+//! Who was heard and how it said it was, kept in memory and written in one statement a second: a heartbeat must not
+//! cost a transaction.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use model::id::NodeId;
+use model::node_api::{Disk, HeartbeatRequest};
+use model::signal::Code;
 use model::time::Timestamp;
+use serde::{Deserialize, Serialize};
 use sqlx::PgPool;
 use time::OffsetDateTime;
 use uuid::Uuid;
@@ -27,9 +31,45 @@ impl Default for Presence {
     }
 }
 
+/// What a node's heartbeat says of the node itself, as it is kept in its row.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Told {
+    pub results_pending: u32,
+    pub disk: Option<Disk>,
+}
+
+/// Longer paths are cut: it is only for reading.
+const PATH_MOST: usize = 200;
+
+struct Condition {
+    at: Timestamp,
+    told: Told,
+    trouble: Option<Code>,
+}
+
+impl Condition {
+    /// In a form that the database takes whatever the node sent: one row that it refuses would hold up all others.
+    fn new(request: &HeartbeatRequest, at: Timestamp) -> Self {
+        let disk = request.disk.clone().map(|disk| {
+            let plain = disk.path.chars().map(|c| if c.is_control() { ' ' } else { c });
+            Disk {
+                path: plain.take(PATH_MOST).collect(),
+                ..disk
+            }
+        });
+        let told = Told {
+            results_pending: request.results_pending,
+            disk,
+        };
+        let trouble = request.trouble;
+        Self { at, told, trouble }
+    }
+}
+
 #[derive(Default)]
 struct Unwritten {
     seen: HashMap<NodeId, Timestamp>,
+    conditions: HashMap<NodeId, Condition>,
     serials: HashSet<String>,
     /// Serials whose first use is known to be written.
     noted: HashSet<String>,
@@ -44,16 +84,25 @@ impl Presence {
         }
     }
 
+    /// What a heartbeat said of the node itself; the newest word counts.
+    pub fn told(&self, node_id: NodeId, request: &HeartbeatRequest, at: Timestamp) {
+        self.lock().conditions.insert(node_id, Condition::new(request, at));
+    }
+
     /// Writes what was heard since the last time. On failure it is kept and tried again.
     pub async fn flush(&self, pool: &PgPool, now: Timestamp) -> sqlx::Result<()> {
-        let (seen, serials) = {
+        let (seen, conditions, serials) = {
             let mut unwritten = self.lock();
             (
                 std::mem::take(&mut unwritten.seen),
+                std::mem::take(&mut unwritten.conditions),
                 std::mem::take(&mut unwritten.serials),
             )
         };
-        let result = write(pool, &seen, &serials, now).await;
+        let result = match write(pool, &seen, &serials, now).await {
+            Ok(()) => write_conditions(pool, &conditions).await,
+            failed => failed,
+        };
         let mut unwritten = self.lock();
         if result.is_ok() {
             // A node uses a new serial once or twice a day; forgetting them all now and then costs one UPDATE each.
@@ -64,6 +113,9 @@ impl Presence {
         } else {
             for (node, at) in seen {
                 unwritten.seen.entry(node).or_insert(at);
+            }
+            for (node, condition) in conditions {
+                unwritten.conditions.entry(node).or_insert(condition);
             }
             unwritten.serials.extend(serials);
             *self.listening_since.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
@@ -108,5 +160,37 @@ async fn write(
         let serials: Vec<String> = serials.iter().cloned().collect();
         crate::certificate::store::mark_used(pool, &serials, now).await?;
     }
+    Ok(())
+}
+
+/// A row that somebody holds is told again with the next beat. An older word never replaces a newer one: a node's beats
+/// may reach two processes of ours.
+async fn write_conditions(pool: &PgPool, conditions: &HashMap<NodeId, Condition>) -> sqlx::Result<()> {
+    if conditions.is_empty() {
+        return Ok(());
+    }
+    let ids: Vec<Uuid> = conditions.keys().map(|id| id.uuid()).collect();
+    let values = || conditions.values();
+    let times: Vec<OffsetDateTime> = values().map(|condition| condition.at.into()).collect();
+    let told: Vec<_> = values().map(|condition| sqlx::types::Json(&condition.told)).collect();
+    let troubles: Vec<Option<&str>> = values().map(|condition| condition.trouble.map(Code::as_str)).collect();
+    sqlx::query(
+        "with said as (select * from unnest($1::uuid[], $2::timestamptz[], $3::jsonb[], $4::text[])
+                           as said (id, at, told, trouble)),
+              free as (select node.id from node join said on said.id = node.id
+                       order by node.id for no key update of node skip locked)
+         update node set condition = said.told, condition_at = said.at, trouble = said.trouble,
+             trouble_since = case when said.trouble is null then null
+                                  when node.trouble is not distinct from said.trouble then node.trouble_since
+                                  else said.at end
+         from said join free on free.id = said.id
+         where node.id = said.id and (node.condition_at is null or node.condition_at <= said.at)",
+    )
+    .bind(ids)
+    .bind(times)
+    .bind(told)
+    .bind(troubles)
+    .execute(pool)
+    .await?;
     Ok(())
 }

@@ -10,6 +10,7 @@ use anyhow::Context;
 use base::auth::{Role, bootstrap_admin};
 use base::config::{Config, DatabaseUrl};
 use base::{Actor, App, Clock};
+use executor::Limits;
 use fleet::Fleet;
 use fleet::certificate::issue_role;
 use host::pretend::Profile;
@@ -120,7 +121,13 @@ impl Stage {
         };
         let dir = NodeDir::new(ground.dir.join(name))?;
         SimNode::enrol(&dir, Profile::Cpu, &enrolment.token)?;
-        let node = SimNode::with_planted(&ground.exe, name, dir, Profile::Cpu, ground.planted);
+        let node = SimNode::start_within(
+            &ground.exe,
+            name,
+            dir,
+            Profile::Cpu,
+            (Limits::default(), ground.planted),
+        );
         Ok((enrolment.node.id, node))
     }
 

@@ -233,6 +233,7 @@ impl Puppet {
             }],
             results_pending: 0,
             disk: None,
+            trouble: None,
         }
     }
 

@@ -7,7 +7,9 @@ mod task;
 
 pub use access::{Scope, TokenCreate, TokenCreated, TokenView, WhoAmI};
 pub use audit::{AuditBreak, AuditRow, AuditVerdict};
-pub use node::{CertificateView, Enrolment, NodeCreate, NodeEnrol, NodeModeChange, NodeReason, NodeView};
+pub use node::{
+    CertificateView, Enrolment, NodeCondition, NodeCreate, NodeEnrol, NodeModeChange, NodeReason, NodeView,
+};
 pub use task::{TaskTypeView, TaskView};
 
 use schemars::JsonSchema;
