@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use ::executor::Limits;
 use host::pretend::{Pretend, Profile};
 use rustix::process::{Signal, set_parent_process_death_signal};
 use wire::stop::Stop;
@@ -23,6 +24,7 @@ pub fn executor(dir: PathBuf, profile: Profile, odd: Odd) -> anyhow::Result<Exit
     let dir = NodeDir::new(dir)?;
     let takes = Duration::from_millis(odd.takes_ms);
     let mut options = dir.executor_options(profile)?;
+    options.limits = odd.limits();
     options.host = Pretend::in_directory(profile, &dir.host())?.taking(takes).host();
     match odd.planted {
         None => {}
@@ -40,6 +42,12 @@ pub struct Odd {
     /// Every change takes this long
     #[arg(long, default_value_t = 0)]
     pub takes_ms: u64,
+    /// How large a new journal is made
+    #[arg(long)]
+    pub journal_bytes: Option<u64>,
+    /// With less room on the disk nothing new is taken
+    #[arg(long)]
+    pub min_free_bytes: Option<u64>,
     /// Plant a bug
     #[arg(long = "break")]
     pub planted: Option<Planted>,
@@ -50,8 +58,23 @@ impl Odd {
     pub(crate) fn args(self) -> Vec<String> {
         let planted = self.planted.iter().flat_map(|bug| ["--break", bug.as_str()]);
         let mut args: Vec<String> = planted.map(str::to_owned).collect();
-        args.extend(["--takes-ms".to_owned(), self.takes_ms.to_string()]);
+        let numbers = [
+            ("--takes-ms", Some(self.takes_ms)),
+            ("--journal-bytes", self.journal_bytes),
+            ("--min-free-bytes", self.min_free_bytes),
+        ];
+        for (name, value) in numbers {
+            args.extend(value.into_iter().flat_map(|value| [name.to_owned(), value.to_string()]));
+        }
         args
+    }
+
+    fn limits(self) -> Limits {
+        let usual = Limits::default();
+        Limits {
+            journal_bytes: self.journal_bytes.unwrap_or(usual.journal_bytes),
+            min_free_bytes: self.min_free_bytes.unwrap_or(usual.min_free_bytes),
+        }
     }
 }
 
@@ -89,6 +112,8 @@ fn forget_journal(dir: &NodeDir) -> std::io::Result<()> {
 pub fn agent(dir: PathBuf) -> anyhow::Result<ExitCode> {
     child_logs()?;
     let options = NodeDir::new(dir)?.agent_options();
-    crate::runtime()?.block_on(async { ::agent::run(options, Stop::on_signals()?).await })?;
+    // One thread, as in production.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async { ::agent::run(options, Stop::on_signals()?).await })?;
     Ok(ExitCode::SUCCESS)
 }

@@ -59,9 +59,6 @@ enum Command {
     Soak(Soak),
     /// Shoot mutated documents at the code that judges them, and say what became of each
     Fuzz(fuzz::Wish),
-    /// Run for long and count what fails
-    #[command(subcommand)]
-    Soak(Soak),
     /// A throw-away PostgreSQL cluster for a test run; prints `ready`, ends with its parent or SIGTERM
     TestPostgres {
         /// The cluster's directory; its socket lies in `sock` below
@@ -128,7 +125,6 @@ fn main() -> ExitCode {
         Command::Status => verbs::status(&cli.state),
         Command::Soak(what) => what.run(),
         Command::Fuzz(wish) => Ok(fuzz::command(&wish)),
-        Command::Soak(what) => what.run(),
         Command::TestPostgres { dir } => verbs::test_postgres(&dir),
         Command::Bench { benches, out, scratch } => benched(&benches, &out, scratch),
         Command::Torture(torture) => dev::torture::verb(&torture),

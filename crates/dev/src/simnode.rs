@@ -45,7 +45,7 @@ impl NodeDir {
         self.0.join("log")
     }
 
-    fn socket(&self) -> PathBuf {
+    pub fn socket(&self) -> PathBuf {
         self.0.join("x.sock")
     }
 

@@ -125,6 +125,7 @@ impl Stage {
         let odd = Odd {
             takes_ms: CHANGE_TAKES_MS,
             planted: ground.planted,
+            ..Odd::default()
         };
         let node = SimNode::odd(&ground.exe, name, dir, Profile::Cpu, odd);
         Ok((enrolment.node.id, node))
