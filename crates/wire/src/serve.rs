@@ -1,6 +1,7 @@
 //! An HTTP/1.1 listener over TLS or plain TCP that tells every request who is calling. Whoever dawdles in the
 //! handshake or in a header is dropped; no connection outlives its age limit or its client certificate; on stop
-//! the listener closes, requests under way get their answers, and after the drain time the rest is cut.
+//! the listener closes, requests under way get their answers, and after the drain time the rest is cut. Handshakes
+//! take turns: when everybody comes back at once, those who are connected are still answered.
 
 use std::error::Error;
 use std::net::SocketAddr;
@@ -20,6 +21,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
 use tokio_util::task::TaskTracker;
 use tower::Service;
 
@@ -37,6 +39,11 @@ pub struct Peer {
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     pub handshake_timeout: Duration,
+    /// Handshakes that are worked on at once; the others wait for their turn, first come first served.
+    pub max_handshakes: usize,
+    /// How long a handshake keeps its turn. An honest one needs milliseconds; whoever dawdles longer goes on without
+    /// one, so that a few dawdlers cannot shut the door.
+    pub handshake_turn: Duration,
     /// From the end of one request to the end of the next one's header.
     pub header_timeout: Duration,
     pub max_connection_age: Duration,
@@ -50,6 +57,8 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             handshake_timeout: Duration::from_secs(10),
+            max_handshakes: 64,
+            handshake_turn: Duration::from_millis(500),
             header_timeout: Duration::from_secs(10),
             max_connection_age: Duration::from_secs(3600),
             max_connections: 20_000,
@@ -69,12 +78,14 @@ where
     B::Error: Into<Box<dyn Error + Send + Sync>>,
 {
     let places = Arc::new(Semaphore::new(limits.max_connections));
+    let turns = Arc::new(Semaphore::new(limits.max_handshakes));
     let connections = TaskTracker::new();
     while let Some((stream, addr, place)) = stop.or(accept(&listener, &places)).await {
         let (tls, service, stop) = (tls.clone(), service.clone(), stop.clone());
+        let turns = turns.clone();
         connections.spawn(async move {
             let _place = place;
-            if let Err(reason) = connection(stream, addr, tls, service, limits, stop).await {
+            if let Err(reason) = connection(stream, addr, tls, turns, service, limits, stop).await {
                 tracing::debug!(%addr, %reason, "connection ended");
             }
         });
@@ -112,6 +123,7 @@ async fn connection<S, B>(
     stream: TcpStream,
     addr: SocketAddr,
     tls: Option<Arc<ServerConfig>>,
+    turns: Arc<Semaphore>,
     service: S,
     limits: Limits,
     stop: Stop,
@@ -133,10 +145,7 @@ where
         };
         return requests(stream, peer, service, limits, born + limits.max_connection_age, stop).await;
     };
-    let accepting = timeout(
-        limits.handshake_timeout,
-        TlsAcceptor::from(config.clone()).accept(stream),
-    );
+    let accepting = timeout(limits.handshake_timeout, handshake(stream, config.clone(), turns, limits));
     let stream = match stop.or(accepting).await {
         None => return Ok(()),
         Some(accepted) => accepted??,
@@ -149,6 +158,23 @@ where
         limits.max_connection_age.min(left(&config, certificate.not_after))
     });
     requests(stream, Peer { addr, certificate }, service, limits, born + age, stop).await
+}
+
+async fn handshake(
+    stream: TcpStream,
+    config: Arc<ServerConfig>,
+    turns: Arc<Semaphore>,
+    limits: Limits,
+) -> std::io::Result<TlsStream<TcpStream>> {
+    let turn = turns.acquire().await.expect("the semaphore is never closed");
+    let mut accepting = std::pin::pin!(TlsAcceptor::from(config).accept(stream));
+    match timeout(limits.handshake_turn, accepting.as_mut()).await {
+        Ok(done) => done,
+        Err(_) => {
+            drop(turn);
+            accepting.await
+        }
+    }
 }
 
 /// By the clock that judged the certificate in the handshake.
