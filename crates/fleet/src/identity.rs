@@ -12,13 +12,13 @@ use model::id::{NodeId, SessionId};
 use model::signal::Code;
 use model::state::NodeState;
 use model::time::Timestamp;
-use sqlx::PgPool;
-use time::OffsetDateTime;
 use uuid::Uuid;
 use wire::spiffe::Spiffe;
 use wire::tls::PeerCertificate;
 
 use crate::Fleet;
+
+mod sweep;
 
 /// A node whose certificate was accepted for this very request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,11 +56,25 @@ struct Table {
     live: HashMap<String, Option<(NodeId, u64)>>,
     nodes: HashMap<NodeId, NodeEntry>,
     swept: Option<Instant>,
+    sums: sweep::Sums,
+    /// Parts in which something was written by ourselves since the last sweep.
+    touched: HashSet<u8>,
+}
+
+impl Table {
+    fn put_serial(&mut self, serial: &str, owner: Option<(NodeId, u64)>) {
+        self.touched.insert(sweep::part(owner.map(|(node, _)| node)));
+        self.live.insert(serial.to_owned(), owner);
+    }
+
+    fn put_node(&mut self, node: NodeId, entry: NodeEntry) {
+        self.touched.insert(sweep::part(Some(node)));
+        self.nodes.insert(node, entry);
+    }
 }
 
 #[derive(sqlx::FromRow)]
 struct NodeRow {
-    id: Uuid,
     epoch: i64,
     state: String,
     session_id: Option<Uuid>,
@@ -72,50 +86,14 @@ impl IdentityTable {
             live: HashMap::new(),
             nodes: HashMap::new(),
             swept: None,
+            sums: sweep::Sums::default(),
+            touched: HashSet::new(),
         };
         Self {
             table: RwLock::new(table),
             max_age: Duration::from_millis(max_age_ms),
             noted: Mutex::default(),
         }
-    }
-
-    /// Reads everything anew and says whose entry is not what it was. The moment that counts is the one before the
-    /// query; times are compared with our own clock, as everywhere, and not with the database's.
-    pub async fn refresh(&self, pool: &PgPool, now: Timestamp) -> sqlx::Result<HashSet<NodeId>> {
-        let began = Instant::now();
-        let serials: Vec<(String, Option<Uuid>, Option<i64>)> = sqlx::query_as(
-            "select serial, node_id, epoch from certificate where revoked_at is null and kind <> 'device' and not_after > $1",
-        )
-        .bind(OffsetDateTime::from(now))
-        .fetch_all(pool)
-        .await?;
-        let nodes: Vec<NodeRow> =
-            sqlx::query_as("select id, epoch, state, session_id from node where state <> 'removed'")
-                .fetch_all(pool)
-                .await?;
-        let live: HashMap<_, _> = serials
-            .into_iter()
-            .map(|(serial, node, epoch)| (serial, node.map(|id| (NodeId::from(id), epoch.unwrap_or(0) as u64))))
-            .collect();
-        let nodes: HashMap<_, _> = nodes
-            .into_iter()
-            .filter_map(|row| Some((row.id.into(), entry(&row)?)))
-            .collect();
-        let mut table = self.write();
-        let ended = table.live.iter().filter(|(serial, _)| !live.contains_key(*serial));
-        let mut changed: HashSet<NodeId> = ended.filter_map(|(_, owner)| owner.map(|(node, _)| node)).collect();
-        changed.extend(
-            table
-                .nodes
-                .iter()
-                .filter(|(id, entry)| nodes.get(*id) != Some(*entry))
-                .map(|(id, _)| *id),
-        );
-        table.live = live;
-        table.nodes = nodes;
-        table.swept = Some(began);
-        Ok(changed)
     }
 
     /// Too old to admit anybody.
@@ -133,8 +111,10 @@ impl IdentityTable {
 
     /// A session that this process has just written; the other replicas read the row when they are asked.
     pub(crate) fn note_session(&self, node: NodeId, session: SessionId) {
-        if let Some(entry) = self.write().nodes.get_mut(&node) {
-            entry.session = Some(session);
+        let mut table = self.write();
+        if let Some(entry) = table.nodes.get(&node).copied() {
+            let session = Some(session);
+            table.put_node(node, NodeEntry { session, ..entry });
         }
     }
 
@@ -221,7 +201,7 @@ impl Fleet {
             return Err(Code::CertNameMismatch.into());
         }
         let owner = row.node_id.map(|id| (id.into(), row.epoch.unwrap_or(0) as u64));
-        self.identity.write().live.insert(serial.to_owned(), owner);
+        self.identity.write().put_serial(serial, owner);
         Ok(owner)
     }
 
@@ -239,12 +219,12 @@ impl Fleet {
 
     /// The row of a node, and the table's memory of it made current.
     pub(crate) async fn read_node(&self, node: NodeId) -> Result<NodeEntry, ApiError> {
-        let row: Option<NodeRow> = sqlx::query_as("select id, epoch, state, session_id from node where id = $1")
+        let row: Option<NodeRow> = sqlx::query_as("select epoch, state, session_id from node where id = $1")
             .bind(node.uuid())
             .fetch_optional(self.app.db.read())
             .await?;
         let entry = row.as_ref().and_then(entry).ok_or(Code::CertRevoked)?;
-        self.identity.write().nodes.insert(node, entry);
+        self.identity.write().put_node(node, entry);
         Ok(entry)
     }
 }

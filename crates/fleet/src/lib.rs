@@ -106,7 +106,7 @@ impl Fleet {
             limits,
             identity: IdentityTable::new(limits.identity_max_age_ms),
             dispatch: Dispatch::default(),
-            presence: Presence::default(),
+            presence: Presence::new(limits.stale_ms / 5),
             stop,
             keyring: RwLock::new(Arc::new(keyring)),
             app,

@@ -8,7 +8,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use axum::{Json, Router};
 use base::auth::Role;
-use base::http::{Access, Answer, ApiError, Body, Params, Peer, Route, Routes, Search, correlation_id};
+use base::http::{Access, Answer, ApiError, Body, Params, Peer, Route, Routes, Search, correlation_id, later, settle};
 use base::tx::Actor;
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
@@ -23,7 +23,9 @@ use model::task::Task;
 use model::trust::Bundle;
 use schemars::JsonSchema;
 use serde::Deserialize;
+use tokio::time::Instant;
 
+use crate::dispatch::Wait;
 use crate::identity::{Caller, NodeCaller};
 use crate::metrics::IDENTITY_REFUSED;
 use crate::task::{Ask, Cover};
@@ -168,9 +170,10 @@ pub fn stamped(fleet: &Fleet, router: Router) -> Router {
     router.layer(axum::middleware::from_fn_with_state(fleet.clone(), stamp))
 }
 
-/// Time and manifest version ride on every answer, refusals and empty ones too.
+/// Time and manifest version ride on every answer, refusals and empty ones too, as of the moment when it goes out:
+/// this is where held requests wait.
 async fn stamp(State(fleet): State<Fleet>, request: Request, next: Next) -> Response {
-    let mut answer = next.run(request).await;
+    let mut answer = settle(next.run(request).await).await;
     let values = [
         (HeaderName::from_static(header::TIME), fleet.app.clock.now().to_string()),
         (
@@ -238,34 +241,57 @@ async fn get_wait(
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
     let session = session_of(&headers)?;
-    let jitter_ms = rand::random_range(0..=fleet.limits.hold_ms / 4);
-    let hold = tokio::time::sleep(Duration::from_millis(fleet.limits.hold_ms + jitter_ms));
-    tokio::pin!(hold);
-    let manifest = fleet.manifest_version();
+    session::check(&fleet, &me, session).await?;
     let wait = fleet.dispatch.enter(me.node_id);
+    Ok(later(
+        async move { hold(fleet, me, session, wait).await.into_response() },
+    ))
+}
+
+/// What is left of a held request: a bell, a clock, and whom to ask for when either rings. Ten thousand of these are
+/// there at any time, so the rest is made when it is needed.
+async fn hold(fleet: Fleet, me: NodeCaller, session: SessionId, wait: Wait) -> Answer<Response> {
+    let jitter_ms = rand::random_range(0..=fleet.limits.hold_ms / 4);
+    let over = tokio::time::sleep(Duration::from_millis(fleet.limits.hold_ms + jitter_ms));
+    tokio::pin!(over);
+    let manifest = fleet.manifest_version();
     loop {
         let rung = wait.rung();
         tokio::pin!(rung);
         rung.as_mut().enable();
-        session::check(&fleet, &me, session).await?;
-        if wait.take_work() {
-            let tasks = task::claim::claim(&fleet, me.node_id, me.epoch, session).await?;
-            let cancel = task::store::to_cancel(fleet.app.db.read(), me.node_id).await?;
-            if !tasks.is_empty() || !cancel.is_empty() {
-                return Ok(Json(WaitAnswer { tasks, cancel }).into_response());
-            }
+        if !session::known(&fleet, &me, session) {
+            Box::pin(session::check(&fleet, &me, session)).await?;
+        }
+        if wait.take_work()
+            && let Some(answer) = Box::pin(work_for(&fleet, &me, session)).await?
+        {
+            return Ok(answer);
         }
         tokio::select! {
             () = &mut rung => {}
-            () = &mut hold => return Ok(StatusCode::NO_CONTENT.into_response()),
-            () = fleet.stop.cancelled() => return Ok(StatusCode::NO_CONTENT.into_response()),
+            () = &mut over => return Ok(StatusCode::NO_CONTENT.into_response()),
+            () = fleet.stop.cancelled() => {
+                // Everybody will come back to another process: not all in the same moment.
+                let left_ms = rand::random_range(0..=fleet.limits.hold_ms / 4);
+                over.as_mut().reset(Instant::now() + Duration::from_millis(left_ms));
+                over.await;
+                return Ok(StatusCode::NO_CONTENT.into_response());
+            }
         }
         // Revoked while it waited, or a new manifest: the connection is not asked again, so the table is.
-        fleet.still_stands(&me).await?;
+        Box::pin(fleet.still_stands(&me)).await?;
         if fleet.manifest_version() != manifest {
             return Ok(StatusCode::NO_CONTENT.into_response());
         }
     }
+}
+
+/// What there is for this node and session right now.
+async fn work_for(fleet: &Fleet, me: &NodeCaller, session: SessionId) -> Answer<Option<Response>> {
+    let tasks = task::claim::claim(fleet, me.node_id, me.epoch, session).await?;
+    let cancel = task::store::to_cancel(fleet.app.db.read(), me.node_id).await?;
+    let something = !tasks.is_empty() || !cancel.is_empty();
+    Ok(something.then(|| Json(WaitAnswer { tasks, cancel }).into_response()))
 }
 
 fn session_of(headers: &HeaderMap) -> Answer<SessionId> {

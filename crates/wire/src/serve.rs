@@ -145,7 +145,10 @@ where
         };
         return requests(stream, peer, service, limits, born + limits.max_connection_age, stop).await;
     };
-    let accepting = timeout(limits.handshake_timeout, handshake(stream, config.clone(), turns, limits));
+    let accepting = timeout(
+        limits.handshake_timeout,
+        handshake(stream, config.clone(), turns, limits),
+    );
     let stream = match stop.or(accepting).await {
         None => return Ok(()),
         Some(accepted) => accepted??,

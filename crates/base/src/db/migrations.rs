@@ -16,4 +16,5 @@ migrations! {
     1 = "0001_base",
     2 = "0002_fleet",
     3 = "0003_retention",
+    6 = "0006_scale",
 }

@@ -9,6 +9,7 @@ use sqlx::PgPool;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use crate::clock::Clock;
+use crate::metrics::DATABASE_USES;
 use crate::tx::Limiter;
 use crate::wake::Wake;
 
@@ -53,7 +54,13 @@ impl Db {
             ("lock_timeout", "10s"),
             ("idle_in_transaction_session_timeout", "60s"),
         ]);
-        let pool = || PgPoolOptions::new().max_connections(most).acquire_timeout(ACQUIRE);
+        let pool = || {
+            PgPoolOptions::new()
+                .max_connections(most)
+                .acquire_timeout(ACQUIRE)
+                .after_connect(|_, _| Box::pin(async { used().map(drop) }))
+                .before_acquire(|_, _| Box::pin(async { used() }))
+        };
         let read_only = options.clone().options([("default_transaction_read_only", "on")]);
         Self {
             writer: pool().connect_lazy_with(options.clone()),
@@ -107,6 +114,12 @@ impl Db {
         self.reader.close().await;
         self.writer.close().await;
     }
+}
+
+/// Counted, so that it can be shown what a fleet that waits costs: nothing.
+fn used() -> sqlx::Result<bool> {
+    ::metrics::counter!(DATABASE_USES).increment(1);
+    Ok(true)
 }
 
 /// Advisory locks, all in one list so that no two purposes share a number.

@@ -4,16 +4,17 @@
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::{ConnectInfo, Request};
-use axum::middleware::{Next, from_fn};
-use axum::response::Response;
+use axum::extract::ConnectInfo;
 use base::http::{Shell, finish};
 use base::{App, audit};
 use fleet::routes::{enrol_router, node_router, stamped};
 use fleet::{Fleet, work};
+use http::Request;
+use hyper::body::Incoming;
 use rustls::ServerConfig;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
+use tower::util::MapRequest;
 use wire::serve::{Limits, Peer, serve};
 use wire::stop::Stop;
 use wire::tls::server_config_with;
@@ -79,15 +80,22 @@ async fn watch(mut loops: JoinSet<()>, stop: &Stop) -> anyhow::Result<()> {
 }
 
 async fn listen(listener: TcpListener, tls: Option<Arc<ServerConfig>>, router: Router, stop: &Stop) {
-    let router = router.layer(from_fn(told_address));
-    serve(listener, tls, router, Limits::default(), stop.clone()).await;
+    let service = MapRequest::new(router, told_address);
+    // Some files are the database's, and some are nobody's yet: connections wait before the process runs out of them.
+    let files = usize::try_from(base::open_files::raise()).unwrap_or(usize::MAX);
+    let limits = Limits::default();
+    let limits = Limits {
+        max_connections: limits.max_connections.min(files - files / 16),
+        ..limits
+    };
+    serve(listener, tls, service, limits, stop.clone()).await;
 }
 
 /// Says where a request came from in the words that axum's extractors and the audit know.
-async fn told_address(mut request: Request, next: Next) -> Response {
+fn told_address(mut request: Request<Incoming>) -> Request<Incoming> {
     if let Some(peer) = request.extensions().get::<Peer>() {
         let address = ConnectInfo(peer.addr);
         request.extensions_mut().insert(address);
     }
-    next.run(request).await
+    request
 }

@@ -11,6 +11,7 @@ use crate::figures::Report;
 
 mod executor_start;
 pub mod sample;
+mod scale;
 pub mod stand;
 
 /// Every bench there is. A new one adds its line here and to `Bench::run`.
@@ -18,6 +19,8 @@ pub mod stand;
 pub enum Bench {
     /// From exec to the answer on its socket
     ExecutorStart,
+    /// What ten thousand nodes that wait cost one api process
+    Scale,
 }
 
 impl Bench {
@@ -25,6 +28,7 @@ impl Bench {
     pub const fn as_str(self) -> &'static str {
         match self {
             Bench::ExecutorStart => "executor_start",
+            Bench::Scale => "scale",
         }
     }
 
@@ -32,6 +36,7 @@ impl Bench {
         let mut report = Report::new(self.as_str());
         match self {
             Bench::ExecutorStart => executor_start::run(place, &mut report).await?,
+            Bench::Scale => scale::run(place, &mut report).await?,
         }
         Ok(report)
     }
@@ -44,6 +49,8 @@ pub struct Place {
     pub exe: PathBuf,
     /// On a real disk: what is measured there is whether it is waited for.
     pub scratch: PathBuf,
+    /// How large a crowd is.
+    pub nodes: u64,
 }
 
 impl Place {
