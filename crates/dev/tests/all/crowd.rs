@@ -21,8 +21,8 @@ use wire::tls::PeerCertificate;
 
 use crate::EXE;
 
-const NODES: u64 = 300;
-const PATIENCE: Duration = Duration::from_secs(60);
+const NODES: u64 = 150;
+const PATIENCE: Duration = Duration::from_secs(180);
 
 struct Scene {
     db: TestDb,
