@@ -13,6 +13,8 @@ use crate::api::CallError;
 pub struct Pace {
     /// First and longest wait after a failed call.
     pub retry: (Duration, Duration),
+    /// Whoever was connected and suddenly is not comes back anywhere within this time: the others lost the same server.
+    pub spread: Duration,
     /// The same towards the executor, which is on this machine and soon back.
     pub executor_retry: (Duration, Duration),
     /// How long the executor may take to answer.
@@ -43,7 +45,8 @@ impl Default for Pace {
         let s = Duration::from_secs;
         Self {
             // Well below the time after which a silent node is stale: a short outage must not make the fleet look dead.
-            retry: (s(1), s(30)),
+            retry: (s(1), s(15)),
+            spread: s(15),
             executor_retry: (Duration::from_millis(100), s(5)),
             executor_answer: s(20),
             handoff: s(1),
@@ -135,6 +138,56 @@ pub fn next(error: &CallError) -> Next {
     }
 }
 
+/// The waits of one poller: what follows a failure depends on what came before it.
+#[derive(Clone, Debug)]
+pub struct Pauses {
+    backoff: Backoff,
+    edge: Edge,
+    /// The last call was answered.
+    connected: bool,
+}
+
+impl Pauses {
+    pub fn new(pace: &Pace) -> Self {
+        Self {
+            backoff: pace.backoff(),
+            edge: Edge::default(),
+            connected: false,
+        }
+    }
+
+    /// A call was answered as it should be.
+    pub fn answered(&mut self) {
+        self.edge.reset();
+        self.connected = true;
+    }
+
+    /// And nothing is left to be tried again.
+    pub fn settled(&mut self) {
+        self.backoff.reset();
+    }
+
+    /// Tried again later, and later still the next time.
+    pub fn again(&mut self) -> Duration {
+        self.backoff.draw()
+    }
+
+    /// The pause before the next call, or none if there must not be one. A connection that breaks after it has worked
+    /// is rarely ours alone: the server is gone for everybody, so the first try is anywhere within the spread. Later
+    /// ones are spread already.
+    pub fn after(&mut self, next: Next, pace: &Pace) -> Option<Duration> {
+        let was_connected = std::mem::take(&mut self.connected);
+        Some(match next {
+            Next::Superseded => return None,
+            Next::Retry if was_connected => pace.spread.mul_f64(rand::random()).max(self.backoff.least()),
+            Next::Retry | Next::Session | Next::Renew => self.backoff.draw(),
+            Next::Edge { retry_after_s } => self.edge.draw(pace, retry_after_s),
+            Next::Wait { seconds } => jittered(Duration::from_secs(seconds.into()), 0.2).min(pace.retry_after_most),
+            Next::Slow => jittered(pace.slow, 0.2),
+        })
+    }
+}
+
 /// How an edge that turns us away is met: 60 s, doubling to 300 s, give or take a fifth, or what it asks for.
 #[derive(Clone, Debug, Default)]
 pub struct Edge {
@@ -186,6 +239,24 @@ mod tests {
             retry_after_s: Some(7),
         };
         assert_eq!(next(&limited), Next::Wait { seconds: 7 });
+    }
+
+    #[test]
+    fn a_fleet_that_lost_its_server_comes_back_spread() {
+        let pace = Pace::default();
+        let mut slots = [0; 15];
+        for _ in 0..1500 {
+            let mut pauses = Pauses::new(&pace);
+            pauses.answered();
+            let pause = pauses.after(Next::Retry, &pace).expect("it tries again");
+            slots[usize::try_from(pause.as_secs()).expect("small")] += 1;
+            // Still not there: now by itself, and soon.
+            assert!(pauses.after(Next::Retry, &pace).expect("again") <= pace.retry.0);
+        }
+        assert!(slots.iter().all(|count| (50..160).contains(count)), "{slots:?}");
+        // Whoever starts is alone, and tries soon.
+        assert!(Pauses::new(&pace).after(Next::Retry, &pace).expect("it tries again") <= pace.retry.0);
+        assert_eq!(Pauses::new(&pace).after(Next::Superseded, &pace), None);
     }
 
     #[test]

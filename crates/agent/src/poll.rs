@@ -8,13 +8,13 @@ use model::socket::ExecutorState;
 use model::task::TaskType;
 use serde::Deserialize;
 use tokio::time::Instant;
-use wire::retry::{Backoff, jittered};
+use wire::retry::jittered;
 use wire::stop::Stop;
 
 use crate::api::{CallError, Meta};
 use crate::executor::{ExecutorError, Verdict};
 use crate::node::Node;
-use crate::pace::{Edge, Next, next};
+use crate::pace::{Next, Pauses, next};
 use crate::{VERSION, beat};
 
 /// A wait that comes back empty was held longer than this.
@@ -32,8 +32,7 @@ pub(crate) async fn run(node: &Node, stop: &Stop) -> Ended {
         node,
         opened: None,
         refused_manifest: None,
-        backoff: node.pace.backoff(),
-        edge: Edge::default(),
+        pauses: Pauses::new(&node.pace),
     };
     loop {
         let Some(outcome) = stop.or(poll.round()).await else {
@@ -56,8 +55,7 @@ struct Poll<'a> {
     opened: Option<SessionRequest>,
     /// A manifest that the executor would not have; it is not fetched again.
     refused_manifest: Option<u64>,
-    backoff: Backoff,
-    edge: Edge,
+    pauses: Pauses,
 }
 
 enum Pause {
@@ -79,7 +77,7 @@ impl Poll<'_> {
             Err(error) => return Err(self.failed("wait", &error)),
         };
         self.node.note_poll(true);
-        self.edge.reset();
+        self.pauses.answered();
         self.catch_up(meta).await;
         let untaken = match answer {
             // There was a newer manifest, which the executor has by now.
@@ -91,9 +89,9 @@ impl Poll<'_> {
         };
         if untaken {
             // Asked again at once it would be offered again at once.
-            return Err(Pause::For(self.backoff.draw()));
+            return Err(Pause::For(self.pauses.again()));
         }
-        self.backoff.reset();
+        self.pauses.settled();
         Ok(())
     }
 
@@ -218,25 +216,15 @@ impl Poll<'_> {
         if matches!(error, CallError::Transport(_)) {
             self.node.probe_wanted.notify_one();
         }
-        let pause = match next(error) {
-            Next::Superseded => {
-                tracing::error!(call, reason, "another session of this node has taken over");
-                return Pause::Superseded;
-            }
-            Next::Session => {
-                self.opened = None;
-                self.backoff.draw()
-            }
-            Next::Renew => {
-                self.node.renewal_wanted.notify_one();
-                self.backoff.draw()
-            }
-            Next::Retry => self.backoff.draw(),
-            Next::Edge { retry_after_s } => self.edge.draw(&self.node.pace, retry_after_s),
-            Next::Wait { seconds } => {
-                jittered(Duration::from_secs(seconds.into()), 0.2).min(self.node.pace.retry_after_most)
-            }
-            Next::Slow => jittered(self.node.pace.slow, 0.2),
+        let next = next(error);
+        match next {
+            Next::Session => self.opened = None,
+            Next::Renew => self.node.renewal_wanted.notify_one(),
+            Next::Superseded | Next::Retry | Next::Edge { .. } | Next::Wait { .. } | Next::Slow => {}
+        }
+        let Some(pause) = self.pauses.after(next, &self.node.pace) else {
+            tracing::error!(call, reason, "another session of this node has taken over");
+            return Pause::Superseded;
         };
         tracing::warn!(call, reason, pause_ms = pause.as_millis() as u64, "not answered");
         Pause::For(pause)

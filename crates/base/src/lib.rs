@@ -11,6 +11,7 @@ pub mod db;
 pub mod http;
 pub mod logs;
 pub mod metrics;
+pub mod open_files;
 pub mod outbox;
 pub mod testing;
 pub mod tx;

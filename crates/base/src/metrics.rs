@@ -39,6 +39,7 @@ metrics! {
     AUDIT_UNSEALED_SECONDS "gpuaas_audit_unsealed_age_seconds" Gauge "Age of the oldest audit row when it was last added to the chain; 0 when there was none."
     AUDIT_SEALED "gpuaas_audit_sealed_total" Counter "Audit rows added to the chain by this process."
     AUDIT_SUPPRESSED "gpuaas_audit_suppressed_total" Counter "Refusals that were repeated too often to be written down, by action and code."
+    DATABASE_USES "gpuaas_database_uses_total" Counter "Times this process took a connection to the database to use it."
     OUTBOX_UNSTAMPED_SECONDS "gpuaas_outbox_unstamped_age_seconds" Gauge "Age of the oldest event when it was last given its sequence number; 0 when there was none."
     OUTBOX_STAMPED "gpuaas_outbox_stamped_total" Counter "Events given their sequence number by this process."
     POSTGRES_RESTARTS "gpuaas_postgres_restarts_total" Counter "Times the managed PostgreSQL had to be started again."

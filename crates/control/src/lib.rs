@@ -10,3 +10,8 @@ pub mod roles;
 pub mod routes;
 
 pub use role::Role;
+
+/// Ten thousand connections that come and go at once leave the system's allocator with memory that it does not give
+/// back.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;

@@ -28,6 +28,8 @@ pub async fn run(roles: &[Role], mut config: Config) -> anyhow::Result<()> {
     logs::init(&config)?;
     metrics::install(&[fleet::metrics::METRICS]);
     let stop = Stop::on_signals()?;
+    let files = base::open_files::raise();
+    tracing::info!(files, "open files allowed");
     let managed = Managed::for_config(&mut config).await?;
     let app = App::open(config, Clock::real()).await?;
     let tracker = TaskTracker::new();

@@ -19,6 +19,13 @@ pub(crate) fn child_logs() -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Anything else that runs in a process of its own and ends with its parent.
+pub fn child(work: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<ExitCode> {
+    child_logs()?;
+    crate::runtime()?.block_on(work)?;
+    Ok(ExitCode::SUCCESS)
+}
+
 pub fn executor(dir: PathBuf, profile: Profile, odd: Odd) -> anyhow::Result<ExitCode> {
     child_logs()?;
     let dir = NodeDir::new(dir)?;

@@ -5,6 +5,8 @@
 pub mod api;
 pub mod bench;
 pub mod children;
+pub mod crowd;
+pub mod daemon;
 pub mod dice;
 pub mod figures;
 pub mod front;
@@ -24,6 +26,7 @@ pub mod tenant;
 pub mod torture;
 pub mod town;
 pub mod verbs;
+pub mod vitals;
 
 /// The runtime of every process that this binary can be.
 pub fn runtime() -> std::io::Result<tokio::runtime::Runtime> {

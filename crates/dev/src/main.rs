@@ -1,9 +1,12 @@
 //! gpuaas-dev: the platform on one machine, for people who want to see it and for tests. Loopback only; no flag
 //! changes that.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
+use base::config::Flags;
 use clap::{Parser, Subcommand};
 use dev::bench::{self, Bench};
 use dev::half::{self, Odd};
@@ -11,7 +14,7 @@ use dev::run::Wish;
 use dev::soak::Soak;
 use dev::state::default_dir;
 use dev::torture::Torture;
-use dev::{fuzz, verbs};
+use dev::{crowd, daemon, fuzz, verbs};
 use host::pretend::Profile;
 
 #[derive(Parser)]
@@ -74,6 +77,36 @@ enum Command {
         /// Where the benches work; should be a real disk
         #[arg(long, default_value = "/var/tmp")]
         scratch: PathBuf,
+        /// How many nodes `scale` plays
+        #[arg(long, default_value_t = 10_000)]
+        nodes: u64,
+    },
+    /// The control plane alone, taking simulated nodes
+    #[command(hide = true)]
+    Daemon {
+        #[command(flatten)]
+        flags: Flags,
+    },
+    /// Many nodes in one process, told what to do on a socket
+    #[command(hide = true)]
+    Crowd {
+        /// Their papers, one node a line
+        #[arg(long)]
+        members: PathBuf,
+        #[arg(long)]
+        socket: PathBuf,
+        #[command(flatten)]
+        wish: crowd::Wish,
+    },
+    /// The least long-poll server there can be, to compare with
+    #[command(hide = true)]
+    BareServer {
+        #[arg(long)]
+        keys_dir: PathBuf,
+        #[arg(long)]
+        listen: SocketAddr,
+        #[arg(long)]
+        hold_s: u64,
     },
     /// Kill everything again and again under load, lose a tenth of all messages, and prove that nothing came of it
     Torture(Torture),
@@ -126,10 +159,22 @@ fn main() -> ExitCode {
         Command::Soak(what) => what.run(),
         Command::Fuzz(wish) => Ok(fuzz::command(&wish)),
         Command::TestPostgres { dir } => verbs::test_postgres(&dir),
-        Command::Bench { benches, out, scratch } => benched(&benches, &out, scratch),
         Command::Torture(torture) => dev::torture::verb(&torture),
         Command::Executor { dir, profile, odd } => half::executor(dir, profile, odd),
         Command::Replica { dir } => dev::replica::run(&dir),
+        Command::Bench {
+            benches,
+            out,
+            scratch,
+            nodes,
+        } => benched(&benches, &out, scratch, nodes),
+        Command::Daemon { flags } => daemon::run(flags),
+        Command::Crowd { members, socket, wish } => half::child(crowd::run(members, socket, wish)),
+        Command::BareServer {
+            keys_dir,
+            listen,
+            hold_s,
+        } => half::child(crowd::bare::run(&keys_dir, listen, Duration::from_secs(hold_s))),
         Command::Agent { dir } => half::agent(dir),
     };
     outcome.unwrap_or_else(|error| {
@@ -138,8 +183,8 @@ fn main() -> ExitCode {
     })
 }
 
-fn benched(benches: &[Bench], out: &Path, scratch: PathBuf) -> anyhow::Result<ExitCode> {
+fn benched(benches: &[Bench], out: &Path, scratch: PathBuf, nodes: u64) -> anyhow::Result<ExitCode> {
     let exe = std::env::current_exe()?;
     base::logs::init_to("error", false, std::io::stderr)?;
-    dev::runtime()?.block_on(bench::run(benches, &bench::Place { exe, scratch }, out))
+    dev::runtime()?.block_on(bench::run(benches, &bench::Place { exe, scratch, nodes }, out))
 }

@@ -63,6 +63,7 @@ impl NodeDir {
     pub fn agent_options(&self) -> AgentOptions {
         let mut options = AgentOptions::new(self.agent(), self.socket());
         options.pace.retry = (Duration::from_millis(100), Duration::from_secs(2));
+        options.pace.spread = Duration::from_millis(300);
         options.pace.handoff = Duration::from_millis(200);
         options.pace.slow = Duration::from_secs(2);
         options.pace.superseded = Duration::from_secs(2);

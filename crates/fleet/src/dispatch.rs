@@ -8,16 +8,29 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use model::id::NodeId;
 use tokio::sync::Notify;
 
+use crate::metrics::NODES_HELD;
+
 #[derive(Default)]
 pub struct Dispatch {
     board: Arc<Mutex<Board>>,
 }
 
-#[derive(Default)]
 struct Board {
     held: HashMap<NodeId, Held>,
+    /// Waits that are held, counted as they come and go.
+    count: metrics::Gauge,
     /// Nodes with something to hand out, as of the last look.
     work: HashSet<NodeId>,
+}
+
+impl Default for Board {
+    fn default() -> Self {
+        Self {
+            held: HashMap::new(),
+            count: metrics::gauge!(NODES_HELD),
+            work: HashSet::new(),
+        }
+    }
 }
 
 struct Held {
@@ -40,10 +53,12 @@ impl Dispatch {
             waits: 0,
         });
         held.waits += 1;
+        let bell = held.bell.clone();
+        board.count.increment(1.0);
         Wait {
             board: self.board.clone(),
             node,
-            bell: held.bell.clone(),
+            bell,
         }
     }
 
@@ -101,6 +116,7 @@ impl Wait {
 impl Drop for Wait {
     fn drop(&mut self) {
         let mut board = lock(&self.board);
+        board.count.decrement(1.0);
         if let Some(held) = board.held.get_mut(&self.node) {
             held.waits -= 1;
             if held.waits == 0 {

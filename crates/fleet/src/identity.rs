@@ -12,14 +12,14 @@ use model::id::{NodeId, SessionId};
 use model::signal::Code;
 use model::state::NodeState;
 use model::time::Timestamp;
-use sqlx::PgPool;
-use time::OffsetDateTime;
 use uuid::Uuid;
 use wire::spiffe::Spiffe;
 use wire::tls::PeerCertificate;
 
 use crate::Fleet;
 use crate::certificate::store as certificates;
+
+mod sweep;
 
 /// A node whose certificate was accepted for this very request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,6 +56,12 @@ struct Standing {
     used: bool,
 }
 
+impl Standing {
+    fn node(self) -> Option<NodeId> {
+        self.owner.map(|(node, _)| node)
+    }
+}
+
 pub struct IdentityTable {
     table: RwLock<Table>,
     max_age: Duration,
@@ -68,11 +74,25 @@ struct Table {
     live: HashMap<String, Standing>,
     nodes: HashMap<NodeId, NodeEntry>,
     swept: Option<Instant>,
+    sums: sweep::Sums,
+    /// Parts in which something was written by ourselves since the last sweep.
+    touched: HashSet<u8>,
+}
+
+impl Table {
+    fn put_serial(&mut self, serial: &str, standing: Standing) {
+        self.touched.insert(sweep::part(standing.node()));
+        self.live.insert(serial.to_owned(), standing);
+    }
+
+    fn put_node(&mut self, node: NodeId, entry: NodeEntry) {
+        self.touched.insert(sweep::part(Some(node)));
+        self.nodes.insert(node, entry);
+    }
 }
 
 #[derive(sqlx::FromRow)]
 struct NodeRow {
-    id: Uuid,
     epoch: i64,
     state: String,
     session_id: Option<Uuid>,
@@ -85,56 +105,14 @@ impl IdentityTable {
             live: HashMap::new(),
             nodes: HashMap::new(),
             swept: None,
+            sums: sweep::Sums::default(),
+            touched: HashSet::new(),
         };
         Self {
             table: RwLock::new(table),
             max_age: Duration::from_millis(max_age_ms),
             noted: Mutex::default(),
         }
-    }
-
-    /// Reads everything anew and says whose entry is not what it was. The moment that counts is the one before the
-    /// query; times are compared with our own clock, as everywhere, and not with the database's.
-    pub async fn refresh(&self, pool: &PgPool, now: Timestamp) -> sqlx::Result<HashSet<NodeId>> {
-        let began = Instant::now();
-        let serials: Vec<(String, Option<Uuid>, Option<i64>, bool)> = sqlx::query_as(
-            "select serial, node_id, epoch, first_used_at is not null from certificate
-             where revoked_at is null and kind <> 'device' and not_after > $1 and (ends_at is null or ends_at > $1)",
-        )
-        .bind(OffsetDateTime::from(now))
-        .fetch_all(pool)
-        .await?;
-        let nodes: Vec<NodeRow> =
-            sqlx::query_as("select id, epoch, state, session_id, quarantine_code from node where state <> 'removed'")
-                .fetch_all(pool)
-                .await?;
-        let live: HashMap<_, _> = serials
-            .into_iter()
-            .map(|(serial, node, epoch, used)| {
-                let owner = node.map(|id| (NodeId::from(id), epoch.unwrap_or(0) as u64));
-                (serial, Standing { owner, used })
-            })
-            .collect();
-        let nodes: HashMap<_, _> = nodes
-            .into_iter()
-            .filter_map(|row| Some((row.id.into(), entry(&row)?)))
-            .collect();
-        let mut table = self.write();
-        let ended = table.live.iter().filter(|(serial, _)| !live.contains_key(*serial));
-        let mut changed: HashSet<NodeId> = ended
-            .filter_map(|(_, standing)| standing.owner.map(|(node, _)| node))
-            .collect();
-        changed.extend(
-            table
-                .nodes
-                .iter()
-                .filter(|(id, entry)| nodes.get(*id) != Some(*entry))
-                .map(|(id, _)| *id),
-        );
-        table.live = live;
-        table.nodes = nodes;
-        table.swept = Some(began);
-        Ok(changed)
     }
 
     /// Too old to admit anybody.
@@ -158,8 +136,10 @@ impl IdentityTable {
 
     /// A session that this process has just written; the other replicas read the row when they are asked.
     pub(crate) fn note_session(&self, node: NodeId, session: SessionId) {
-        if let Some(entry) = self.write().nodes.get_mut(&node) {
-            entry.session = Some(session);
+        let mut table = self.write();
+        if let Some(entry) = table.nodes.get(&node).copied() {
+            let session = Some(session);
+            table.put_node(node, NodeEntry { session, ..entry });
         }
     }
 
@@ -254,7 +234,7 @@ impl Fleet {
             owner,
             used: row.first_used_at.is_some(),
         };
-        self.identity.write().live.insert(serial.to_owned(), standing);
+        self.identity.write().put_serial(serial, standing);
         Ok(standing)
     }
 
@@ -268,8 +248,9 @@ impl Fleet {
             // Another replica was faster; or it was given up as lost in this very moment.
             self.look_up(serial).await?;
         }
-        if let Some(standing) = self.identity.write().live.get_mut(serial) {
-            standing.used = true;
+        let mut table = self.identity.write();
+        if let Some(standing) = table.live.get(serial).copied() {
+            table.put_serial(serial, Standing { used: true, ..standing });
         }
         Ok(())
     }
@@ -289,12 +270,12 @@ impl Fleet {
     /// The row of a node, and the table's memory of it made current.
     pub(crate) async fn read_node(&self, node: NodeId) -> Result<NodeEntry, ApiError> {
         let row: Option<NodeRow> =
-            sqlx::query_as("select id, epoch, state, session_id, quarantine_code from node where id = $1")
+            sqlx::query_as("select epoch, state, session_id, quarantine_code from node where id = $1")
                 .bind(node.uuid())
                 .fetch_optional(self.app.db.read())
                 .await?;
         let entry = row.as_ref().and_then(entry).ok_or(Code::CertRevoked)?;
-        self.identity.write().nodes.insert(node, entry);
+        self.identity.write().put_node(node, entry);
         Ok(entry)
     }
 }

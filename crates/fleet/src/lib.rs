@@ -74,6 +74,12 @@ pub struct Limits {
 }
 
 impl Limits {
+    /// Least time between two writes about a node that has nothing new to say: a share of the times that are judged by
+    /// what is written.
+    fn presence_ms(&self) -> i64 {
+        10_000.min(self.stale_ms / 5).min(self.session_grace_ms / 6)
+    }
+
     pub fn from_config(config: &Config) -> Self {
         Self {
             stale_ms: config.heartbeat_stale_s as i64 * 1000,
@@ -119,7 +125,7 @@ impl Fleet {
             limits,
             identity: IdentityTable::new(limits.identity_max_age_ms),
             dispatch: Dispatch::default(),
-            presence: Presence::default(),
+            presence: Presence::new(limits.presence_ms()),
             connections: Arc::default(),
             stop,
             terms: trust::Terms::from_config(&app.config),

@@ -1,7 +1,7 @@
 //! Who was heard and how it said it was, kept in memory and written in one statement a second: a heartbeat must not
-//! cost a transaction.
+//! cost a transaction. A node that talks much and has nothing new to say is written down now and then only.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -20,15 +20,8 @@ pub struct Presence {
     unwritten: Mutex<Unwritten>,
     /// Since when everything heard was also written: before that, silence proves nothing.
     listening_since: Mutex<Instant>,
-}
-
-impl Default for Presence {
-    fn default() -> Self {
-        Self {
-            unwritten: Mutex::default(),
-            listening_since: Mutex::new(Instant::now()),
-        }
-    }
+    /// Least time between two writes about one node.
+    spacing_ms: i64,
 }
 
 /// What a node's heartbeat says of the node itself, as it is kept in its row.
@@ -70,6 +63,8 @@ impl Condition {
 struct Unwritten {
     seen: HashMap<NodeId, Heard>,
     conditions: HashMap<NodeId, Condition>,
+    /// What was last written about those who were heard lately.
+    written: HashMap<NodeId, Heard>,
 }
 
 /// What was last heard of a node.
@@ -90,9 +85,55 @@ impl Heard {
             session: None,
         }
     }
+
+    /// Is there more in it than another sign of life?
+    fn is_news(&self, then: &Self) -> bool {
+        let session = |heard: &Self| heard.session.map(|(id, _)| id);
+        (self.manifest.is_some() && self.manifest != then.manifest)
+            || (self.session.is_some() && session(self) != session(then))
+    }
+
+    /// What this one does not say, an earlier one has said.
+    fn after(self, earlier: &Self) -> Self {
+        Self {
+            at: self.at,
+            manifest: self.manifest.or(earlier.manifest),
+            session: self.session.or(earlier.session),
+        }
+    }
+}
+
+impl Unwritten {
+    /// Those who were not written for a while, or who have something new to say.
+    fn due(&mut self, spacing_ms: i64) -> HashMap<NodeId, Heard> {
+        let Self { seen, written, .. } = self;
+        let is_due = |node: &NodeId, heard: &mut Heard| {
+            let then = written.get(node);
+            then.is_none_or(|then| heard.is_news(then) || heard.at.since_ms(then.at) >= spacing_ms)
+        };
+        seen.extract_if(is_due).collect()
+    }
+
+    fn note(&mut self, node: NodeId, heard: Heard) {
+        let kept = self.written.get(&node).map_or(heard, |then| heard.after(then));
+        self.written.insert(node, kept);
+    }
+
+    fn again(&mut self, node: NodeId, heard: Heard) {
+        let newer = self.seen.entry(node).or_insert(heard);
+        *newer = newer.after(&heard);
+    }
 }
 
 impl Presence {
+    pub fn new(spacing_ms: i64) -> Self {
+        Self {
+            unwritten: Mutex::default(),
+            listening_since: Mutex::new(Instant::now()),
+            spacing_ms,
+        }
+    }
+
     pub fn heard(&self, caller: &NodeCaller, at: Timestamp, manifest: Option<u64>) {
         let mut unwritten = self.lock();
         let heard = unwritten.seen.entry(caller.node_id).or_insert(Heard::at(at));
@@ -113,31 +154,40 @@ impl Presence {
     }
 
     /// Writes what was heard since the last time. On failure it is kept and tried again.
-    pub async fn flush(&self, pool: &PgPool) -> sqlx::Result<()> {
+    pub async fn flush(&self, pool: &PgPool, now: Timestamp) -> sqlx::Result<()> {
         let (seen, conditions) = {
             let mut unwritten = self.lock();
             (
-                std::mem::take(&mut unwritten.seen),
+                unwritten.due(self.spacing_ms),
                 std::mem::take(&mut unwritten.conditions),
             )
         };
         let result = match write(pool, &seen).await {
-            Ok(()) => write_conditions(pool, &conditions).await,
+            Ok(written) => write_conditions(pool, &conditions).await.map(|()| written),
             failed => failed,
         };
-        if result.is_err() {
-            let mut unwritten = self.lock();
+        let mut unwritten = self.lock();
+        if let Ok(written) = &result {
             for (node, heard) in seen {
-                let newer = unwritten.seen.entry(node).or_insert(heard);
-                newer.manifest = newer.manifest.or(heard.manifest);
-                newer.session = newer.session.or(heard.session);
+                // A row that somebody held was left alone; it is tried again with the next flush.
+                match written.contains(&node) {
+                    true => unwritten.note(node, heard),
+                    false => unwritten.again(node, heard),
+                }
+            }
+            // Whoever was silent for long is written at once when heard again; there is nothing to remember.
+            let spacing_ms = self.spacing_ms;
+            unwritten.written.retain(|_, heard| now.since_ms(heard.at) < spacing_ms);
+        } else {
+            for (node, heard) in seen {
+                unwritten.again(node, heard);
             }
             for (node, condition) in conditions {
                 unwritten.conditions.entry(node).or_insert(condition);
             }
             *self.listening_since.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
         }
-        result
+        result.map(drop)
     }
 
     /// For how long silence has meant anything.
@@ -151,9 +201,9 @@ impl Presence {
     }
 }
 
-async fn write(pool: &PgPool, seen: &HashMap<NodeId, Heard>) -> sqlx::Result<()> {
+async fn write(pool: &PgPool, seen: &HashMap<NodeId, Heard>) -> sqlx::Result<HashSet<NodeId>> {
     if seen.is_empty() {
-        return Ok(());
+        return Ok(HashSet::new());
     }
     let ids: Vec<Uuid> = seen.keys().map(|id| id.uuid()).collect();
     let times: Vec<OffsetDateTime> = seen.values().map(|heard| heard.at.into()).collect();
@@ -162,7 +212,7 @@ async fn write(pool: &PgPool, seen: &HashMap<NodeId, Heard>) -> sqlx::Result<()>
         .values()
         .map(|heard| heard.session.map(|(id, at)| (id.uuid(), at.into())).unzip())
         .unzip();
-    sqlx::query(
+    let written: Vec<Uuid> = sqlx::query_scalar(
         // Locked in the order of ids, as everybody locks; a row that somebody holds is heard again soon.
         "with heard as (select * from unnest($1::uuid[], $2::timestamptz[], $3::uuid[], $4::timestamptz[], $5::bigint[])
                             as heard (id, at, session_id, asked_at, manifest)),
@@ -172,16 +222,16 @@ async fn write(pool: &PgPool, seen: &HashMap<NodeId, Heard>) -> sqlx::Result<()>
              manifest_version = coalesce(heard.manifest, node.manifest_version),
              session_heard_at = case when node.session_id = heard.session_id
                  then greatest(node.session_heard_at, heard.asked_at) else node.session_heard_at end
-         from heard join free on free.id = heard.id where node.id = heard.id",
+         from heard join free on free.id = heard.id where node.id = heard.id returning node.id",
     )
     .bind(ids)
     .bind(times)
     .bind(sessions)
     .bind(asked)
     .bind(manifests)
-    .execute(pool)
+    .fetch_all(pool)
     .await?;
-    Ok(())
+    Ok(written.into_iter().map(NodeId::from).collect())
 }
 
 /// A row that somebody holds is told again with the next beat. An older word never replaces a newer one: a node's beats

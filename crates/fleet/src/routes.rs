@@ -8,7 +8,9 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use axum::{Json, Router};
 use base::auth::Role;
-use base::http::{Access, Answer, ApiError, Body, Params, Peer, Route, Routes, Search, Subject, correlation_id};
+use base::http::{
+    Access, Answer, ApiError, Body, Params, Peer, Route, Routes, Search, Subject, correlation_id, later, settle,
+};
 use base::tx::Actor;
 use http::header::CONNECTION;
 use http::request::Parts;
@@ -24,8 +26,10 @@ use model::task::Task;
 use model::trust::Bundle;
 use schemars::JsonSchema;
 use serde::Deserialize;
+use tokio::time::Instant;
 use wire::tls::PeerCertificate;
 
+use crate::dispatch::Wait;
 use crate::identity::{Caller, NodeCaller};
 use crate::metrics::IDENTITY_REFUSED;
 use crate::task::{Ask, Cover};
@@ -195,9 +199,10 @@ pub fn stamped(fleet: &Fleet, router: Router) -> Router {
     router.layer(axum::middleware::from_fn_with_state(fleet.clone(), stamp))
 }
 
-/// Time and manifest version ride on every answer, refusals and empty ones too.
+/// Time and manifest version ride on every answer, refusals and empty ones too, as of the moment when it goes out:
+/// this is where held requests wait.
 async fn stamp(State(fleet): State<Fleet>, request: Request, next: Next) -> Response {
-    let mut answer = next.run(request).await;
+    let mut answer = settle(next.run(request).await).await;
     let values = [
         (HeaderName::from_static(header::TIME), fleet.app.clock.now().to_string()),
         (
@@ -266,41 +271,87 @@ async fn get_wait(
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
     let session = session_of(&headers)?;
-    let jitter_ms = rand::random_range(0..=fleet.limits.hold_ms / 4);
-    // Over just before the certificate is: then it ends as any wait does, and nobody was refused.
-    let left_ms = me.not_after.since_ms(fleet.app.clock.now()) - BEFORE_END_MS;
-    let left_ms = u64::try_from(left_ms).unwrap_or(0);
-    let hold = tokio::time::sleep(Duration::from_millis((fleet.limits.hold_ms + jitter_ms).min(left_ms)));
-    tokio::pin!(hold);
     let manifest = fleet.manifest_version();
     if manifest_of(&headers).is_some_and(|known| known < manifest) {
         // It was between two waits when the manifest came; it must not hear of a revocation only after this one.
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
+    session::takes_tasks(&session::check(&fleet, &me, &actor, session).await?)?;
     let wait = fleet.dispatch.enter(me.node_id);
+    let held = Held {
+        me,
+        actor,
+        session,
+        manifest,
+        wait,
+    };
+    Ok(later(async move { hold(fleet, held).await.into_response() }))
+}
+
+/// A request that is held: whose it is, and what it waits for.
+struct Held {
+    me: NodeCaller,
+    actor: Actor,
+    session: SessionId,
+    /// What was in force when it came.
+    manifest: u64,
+    wait: Wait,
+}
+
+/// What is left of a held request: a bell, a clock, and whom to ask for when either rings. Ten thousand of these are
+/// there at any time, so the rest is made when it is needed.
+async fn hold(fleet: Fleet, held: Held) -> Answer<Response> {
+    let Held {
+        me,
+        actor,
+        session,
+        manifest,
+        wait,
+    } = held;
+    let jitter_ms = rand::random_range(0..=fleet.limits.hold_ms / 4);
+    // Over just before the certificate is: then it ends as any wait does, and nobody was refused.
+    let left_ms = me.not_after.since_ms(fleet.app.clock.now()) - BEFORE_END_MS;
+    let left_ms = u64::try_from(left_ms).unwrap_or(0);
+    let over = tokio::time::sleep(Duration::from_millis((fleet.limits.hold_ms + jitter_ms).min(left_ms)));
+    tokio::pin!(over);
     loop {
         let rung = wait.rung();
         tokio::pin!(rung);
         rung.as_mut().enable();
-        session::takes_tasks(&session::check(&fleet, &me, &actor, session).await?)?;
-        if wait.take_work() {
-            let answer = task::claim::claim(&fleet, me.node_id, me.epoch, session).await?;
-            if !answer.tasks.is_empty() || !answer.cancel.is_empty() {
-                return Ok(Json(answer).into_response());
-            }
+        if !session::known(&fleet, &me, session) {
+            let entry = Box::pin(session::check(&fleet, &me, &actor, session)).await?;
+            session::takes_tasks(&entry)?;
+        }
+        if wait.take_work()
+            && let Some(answer) = Box::pin(work_for(&fleet, &me, session)).await?
+        {
+            return Ok(answer);
         }
         tokio::select! {
             biased;
-            () = &mut hold => return Ok(StatusCode::NO_CONTENT.into_response()),
-            () = fleet.stop.cancelled() => return Ok(StatusCode::NO_CONTENT.into_response()),
+            () = &mut over => return Ok(StatusCode::NO_CONTENT.into_response()),
+            () = fleet.stop.cancelled() => {
+                // Everybody will come back to another process: not all in the same moment.
+                let left_ms = rand::random_range(0..=fleet.limits.hold_ms / 4);
+                over.as_mut().reset(Instant::now() + Duration::from_millis(left_ms));
+                over.await;
+                return Ok(StatusCode::NO_CONTENT.into_response());
+            }
             () = &mut rung => {}
         }
         // Revoked while it waited, or a new manifest: the connection is not asked again, so the table is.
-        fleet.still_stands(&me).await?;
+        Box::pin(fleet.still_stands(&me)).await?;
         if fleet.manifest_version() != manifest {
             return Ok(StatusCode::NO_CONTENT.into_response());
         }
     }
+}
+
+/// What there is for this node and session right now.
+async fn work_for(fleet: &Fleet, me: &NodeCaller, session: SessionId) -> Answer<Option<Response>> {
+    let answer = task::claim::claim(fleet, me.node_id, me.epoch, session).await?;
+    let something = !answer.tasks.is_empty() || !answer.cancel.is_empty();
+    Ok(something.then(|| Json(answer).into_response()))
 }
 
 /// The manifest that the node's executor has, if its agent says so.

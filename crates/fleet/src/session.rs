@@ -108,6 +108,12 @@ fn bounded(request: &SessionRequest) -> Answer<()> {
     }
 }
 
+/// Is this the node's session as far as this process knows? If not, `check` finds out.
+pub fn known(fleet: &Fleet, caller: &NodeCaller, session: SessionId) -> bool {
+    let entry = fleet.identity.node(caller.node_id);
+    entry.is_some_and(|entry| entry.session == Some(session) && entry.state != NodeState::Quarantined)
+}
+
 /// Is this the node's session now? The row is read once before anybody is turned away.
 pub async fn check(fleet: &Fleet, caller: &NodeCaller, actor: &Actor, session: SessionId) -> Answer<NodeEntry> {
     let mut entry = fleet.identity.node(caller.node_id);

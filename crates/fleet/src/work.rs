@@ -1,7 +1,7 @@
 //! The fleet's loops. Each takes no input: it looks at the database, does what is missing, says what it did; on a
 //! timer and on a nudge.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use base::tx::Actor;
 use base::wake::Topic;
@@ -12,7 +12,7 @@ use serde_json::json;
 use tokio::task::JoinSet;
 
 use crate::Fleet;
-use crate::metrics::{ALARMS, CONNECTIONS_CUT, IDENTITY_AGE, NODES_HELD};
+use crate::metrics::{ALARMS, CONNECTIONS_CUT, IDENTITY_AGE};
 use crate::node::state;
 use crate::node::store::{self as nodes, ProbeRule};
 use crate::task::{self, claim, enqueue_probe, retention, store as tasks};
@@ -64,13 +64,15 @@ async fn dispatch_loop(fleet: Fleet) {
         }
         // Whoever comes to an idle queue is served at once; a busy one is looked at for many together.
         tokio::time::sleep(LOOK_PAUSE).await;
-        metrics::gauge!(NODES_HELD).set(fleet.dispatch.held() as f64);
     }
 }
 
 async fn presence_loop(fleet: Fleet) {
     while fleet.running(tokio::time::sleep(Duration::from_millis(500))).await {
-        let flushed = fleet.presence.flush(fleet.app.db.bookkeeping()).await;
+        let flushed = fleet
+            .presence
+            .flush(fleet.app.db.bookkeeping(), fleet.app.clock.now())
+            .await;
         if let Err(error) = flushed {
             tracing::warn!(%error, "last-seen times were not written");
         }
@@ -167,9 +169,15 @@ async fn retention_loop(fleet: Fleet) {
 }
 
 async fn node_loop(fleet: Fleet) {
+    // Looking for silence means looking at every node; a small share of the time it takes to be silent is often enough.
+    let silence = Duration::from_millis((fleet.limits.stale_ms / 25).max(500).unsigned_abs());
+    let mut looked = Instant::now();
     while fleet.running(tokio::time::sleep(Duration::from_millis(500))).await {
-        if let Err(error) = silent_nodes(&fleet).await {
-            tracing::warn!(%error, "silent nodes were not looked at");
+        if looked.elapsed() >= silence {
+            looked = Instant::now();
+            if let Err(error) = silent_nodes(&fleet).await {
+                tracing::warn!(%error, "silent nodes were not looked at");
+            }
         }
         if let Err(error) = due_probes(&fleet).await {
             tracing::warn!(%error, "due probes were not asked for");

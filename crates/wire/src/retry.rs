@@ -31,9 +31,14 @@ impl Backoff {
         }
     }
 
+    /// What every draw leaves at least.
+    pub fn least(&self) -> Duration {
+        LEAST.min(self.first)
+    }
+
     /// The wait before the next try.
     pub fn draw(&mut self) -> Duration {
-        let wait = self.reach.mul_f64(rand::random::<f64>()).max(LEAST.min(self.first));
+        let wait = self.reach.mul_f64(rand::random::<f64>()).max(self.least());
         self.reach = self.reach.saturating_mul(2).min(self.ceiling);
         wait
     }

@@ -1,6 +1,7 @@
 //! An HTTP/1.1 listener over TLS or plain TCP that tells every request who is calling. Whoever dawdles in the
 //! handshake or in a header is dropped; no connection outlives its age limit or its client certificate; on stop
-//! the listener closes, requests under way get their answers, and after the drain time the rest is cut.
+//! the listener closes, requests under way get their answers, and after the drain time the rest is cut. Handshakes
+//! take turns: when everybody comes back at once, those who are connected are still answered.
 
 use std::error::Error;
 use std::net::SocketAddr;
@@ -20,6 +21,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
 use tokio_util::task::TaskTracker;
 use tower::Service;
 
@@ -43,6 +45,11 @@ pub struct Peer {
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     pub handshake_timeout: Duration,
+    /// Handshakes that are worked on at once; the others wait for their turn, first come first served.
+    pub max_handshakes: usize,
+    /// How long a handshake keeps its turn. An honest one needs milliseconds; whoever dawdles longer goes on without
+    /// one, so that a few dawdlers cannot shut the door.
+    pub handshake_turn: Duration,
     /// From the end of one request to the end of the next one's header.
     pub header_timeout: Duration,
     pub max_connection_age: Duration,
@@ -56,6 +63,8 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             handshake_timeout: Duration::from_secs(10),
+            max_handshakes: 64,
+            handshake_turn: Duration::from_millis(500),
             header_timeout: Duration::from_secs(10),
             max_connection_age: Duration::from_secs(3600),
             max_connections: 20_000,
@@ -77,6 +86,13 @@ where
     serve_listed(listener, tls, service, limits, stop, Arc::default()).await;
 }
 
+/// What all connections of a listener share: turns for handshakes, and the list of who is there.
+#[derive(Clone)]
+struct Door {
+    turns: Arc<Semaphore>,
+    listed: Arc<Connections>,
+}
+
 /// The same, with the list of who is connected: whoever holds it can end a connection with its certificate.
 pub async fn serve_listed<S, B>(
     listener: TcpListener,
@@ -94,12 +110,16 @@ pub async fn serve_listed<S, B>(
     B::Error: Into<Ended>,
 {
     let places = Arc::new(Semaphore::new(limits.max_connections));
+    let door = Door {
+        turns: Arc::new(Semaphore::new(limits.max_handshakes)),
+        listed,
+    };
     let connections = TaskTracker::new();
     while let Some((stream, addr, place)) = stop.or(accept(&listener, &places)).await {
-        let (tls, service, stop, listed) = (tls.clone(), service.clone(), stop.clone(), listed.clone());
+        let (tls, service, stop, door) = (tls.clone(), service.clone(), stop.clone(), door.clone());
         connections.spawn(async move {
             let _place = place;
-            if let Err(reason) = connection(stream, addr, tls, service, limits, stop, &listed).await {
+            if let Err(reason) = connection(stream, addr, tls, service, limits, stop, door).await {
                 tracing::debug!(%addr, %reason, "connection ended");
             }
         });
@@ -140,7 +160,7 @@ async fn connection<S, B>(
     service: S,
     limits: Limits,
     stop: Stop,
-    listed: &Arc<Connections>,
+    door: Door,
 ) -> Result<(), Ended>
 where
     S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + 'static,
@@ -162,7 +182,7 @@ where
     };
     let accepting = timeout(
         limits.handshake_timeout,
-        TlsAcceptor::from(config.clone()).accept(stream),
+        handshake(stream, config.clone(), door.turns, limits),
     );
     let stream = match stop.or(accepting).await {
         None => return Ok(()),
@@ -174,7 +194,10 @@ where
     };
     let mut end = End::of_age(born, limits);
     if let Some(certificate) = &certificate {
-        end.with(listed.enter(certificate), born + left(&config, certificate.not_after));
+        end.with(
+            door.listed.enter(certificate),
+            born + left(&config, certificate.not_after),
+        );
     }
     requests(stream, Peer { addr, certificate }, service, limits, end, stop).await
 }
@@ -207,6 +230,23 @@ impl End {
         match &self.place {
             Some(place) => place.cut().await,
             None => std::future::pending().await,
+        }
+    }
+}
+
+async fn handshake(
+    stream: TcpStream,
+    config: Arc<ServerConfig>,
+    turns: Arc<Semaphore>,
+    limits: Limits,
+) -> std::io::Result<TlsStream<TcpStream>> {
+    let turn = turns.acquire().await.expect("the semaphore is never closed");
+    let mut accepting = std::pin::pin!(TlsAcceptor::from(config).accept(stream));
+    match timeout(limits.handshake_turn, accepting.as_mut()).await {
+        Ok(done) => done,
+        Err(_) => {
+            drop(turn);
+            accepting.await
         }
     }
 }

@@ -16,6 +16,7 @@ fn brisk() -> Pace {
     let ms = Duration::from_millis;
     Pace {
         retry: (ms(10), ms(50)),
+        spread: ms(50),
         executor_retry: (ms(5), ms(20)),
         handoff: ms(10),
         slow: ms(50),

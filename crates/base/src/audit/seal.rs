@@ -15,19 +15,23 @@ use crate::metrics::{AUDIT_SEALED, AUDIT_UNSEALED_SECONDS};
 
 const EVERY: Duration = Duration::from_millis(500);
 const BATCH: i64 = 500;
-/// Looking at all rows each half second would cost more than the audit itself: usually only the last hour is looked
-/// at, and everything at the start and every so many rounds.
-const RECENT: time::Duration = time::Duration::hours(1);
-const FULL_EVERY: u32 = 1200;
+/// Looking at all rows each half second would cost more than the audit itself. A busy fleet writes hundreds of
+/// thousands in an hour, so usually only the last minutes are looked at; no transaction of ours lives longer. Now and
+/// then it is the last hours, and at the start and once an hour everything.
+const RECENT: time::Duration = time::Duration::minutes(3);
+const WIDE: time::Duration = time::Duration::hours(2);
+const WIDE_EVERY: u32 = 600;
+const FULL_EVERY: u32 = 7200;
 
 /// Runs until `stop` fires.
 pub async fn sealer(db: Db, stop: CancellationToken) {
     let mut round = 0u32;
     loop {
-        let since = if round.is_multiple_of(FULL_EVERY) {
-            None
-        } else {
-            Some(OffsetDateTime::from(db.clock().now()) - RECENT)
+        let now = OffsetDateTime::from(db.clock().now());
+        let since = match round {
+            n if n.is_multiple_of(FULL_EVERY) => None,
+            n if n.is_multiple_of(WIDE_EVERY) => Some(now - WIDE),
+            _ => Some(now - RECENT),
         };
         match seal_since(&db, since).await {
             Ok(_) => round = round.wrapping_add(1),

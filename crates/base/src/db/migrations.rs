@@ -19,4 +19,5 @@ migrations! {
     4 = "0004_identity",
     5 = "0005_trust",
     6 = "0006_condition",
+    7 = "0007_scale",
 }

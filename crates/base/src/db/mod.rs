@@ -9,6 +9,7 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{Connection, PgPool};
 
 use crate::clock::Clock;
+use crate::metrics::DATABASE_USES;
 use crate::tx::Limiter;
 use crate::wake::Wake;
 
@@ -68,9 +69,10 @@ impl Db {
             PgPoolOptions::new()
                 .max_connections(most)
                 .acquire_timeout(ACQUIRE)
+                .after_connect(|_, _| Box::pin(async { used().map(drop) }))
                 .test_before_acquire(false)
                 .before_acquire(|conn, meta| {
-                    Box::pin(async move { Ok(meta.idle_for < TRUSTED || conn.ping().await.is_ok()) })
+                    Box::pin(async move { Ok(used()? && (meta.idle_for < TRUSTED || conn.ping().await.is_ok())) })
                 })
         };
         let read_only = options.clone().options([("default_transaction_read_only", "on")]);
@@ -126,6 +128,12 @@ impl Db {
         self.reader.close().await;
         self.writer.close().await;
     }
+}
+
+/// Counted, so that it can be shown what a fleet that waits costs: nothing.
+fn used() -> sqlx::Result<bool> {
+    ::metrics::counter!(DATABASE_USES).increment(1);
+    Ok(true)
 }
 
 /// Advisory locks, all in one list so that no two purposes share a number.

@@ -34,6 +34,11 @@ pub fn correlation_id() -> Uuid {
     CORRELATION.try_with(|id| *id).unwrap_or(Uuid::nil())
 }
 
+/// The same id for what is done after the request's own future has ended.
+pub(super) fn in_correlation<F: Future>(work: F) -> impl Future<Output = F::Output> {
+    CORRELATION.scope(correlation_id(), work)
+}
+
 /// How a listener presents itself.
 #[derive(Clone, Debug)]
 pub struct Shell {

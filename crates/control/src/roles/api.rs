@@ -4,14 +4,15 @@
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::{ConnectInfo, Request};
-use axum::middleware::{Next, from_fn};
-use axum::response::Response;
+use axum::extract::ConnectInfo;
 use base::http::{Shell, finish};
 use base::{App, audit};
 use fleet::routes::{enrol_router, node_router, stamped};
 use fleet::{Fleet, work};
+use http::Request;
+use hyper::body::Incoming;
 use tokio::task::JoinSet;
+use tower::util::MapRequest;
 use wire::serve::{Limits, Peer, serve, serve_listed};
 use wire::stop::Stop;
 use wire::tls::server_config_with;
@@ -52,10 +53,14 @@ pub async fn serve_on(app: App, ports: Ports, stop: Stop) -> anyhow::Result<()> 
     let node = stamped(&fleet, finish(node_router(&fleet), Shell::new(SERVICE)));
     let enrol = stamped(&fleet, finish(enrol_router(&fleet), Shell::new(SERVICE)));
     let read_deadline = Duration::from_secs(app.config.read_deadline_s);
+    let limits = Limits::default();
+    // Some files are the database's, and some are nobody's yet: connections wait before the process runs out of them.
+    let files = usize::try_from(base::open_files::raise()).unwrap_or(usize::MAX);
     let limits = Limits {
         handshake_timeout: read_deadline,
         header_timeout: read_deadline,
-        ..Limits::default()
+        max_connections: limits.max_connections.min(files - files / 16),
+        ..limits
     };
     let listed = fleet.connections.clone();
     let listeners = async {
@@ -83,15 +88,15 @@ async fn watch(mut loops: JoinSet<()>, stop: &Stop) -> anyhow::Result<()> {
     outcome
 }
 
-fn told(router: Router) -> Router {
-    router.layer(from_fn(told_address))
+fn told(router: Router) -> MapRequest<Router, fn(Request<Incoming>) -> Request<Incoming>> {
+    MapRequest::new(router, told_address)
 }
 
 /// Says where a request came from in the words that axum's extractors and the audit know.
-async fn told_address(mut request: Request, next: Next) -> Response {
+fn told_address(mut request: Request<Incoming>) -> Request<Incoming> {
     if let Some(peer) = request.extensions().get::<Peer>() {
         let address = ConnectInfo(peer.addr);
         request.extensions_mut().insert(address);
     }
-    next.run(request).await
+    request
 }

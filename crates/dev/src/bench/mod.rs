@@ -15,6 +15,7 @@ mod puppet;
 mod revocation;
 mod round_trip;
 pub mod sample;
+mod scale;
 mod socket;
 pub mod stand;
 mod start_latency;
@@ -30,6 +31,8 @@ pub enum Bench {
     Revocation,
     /// From exec to the answer on its socket
     ExecutorStart,
+    /// What ten thousand nodes that wait cost one api process
+    Scale,
 }
 
 impl Bench {
@@ -40,6 +43,7 @@ impl Bench {
             Bench::StartLatency => "start_latency",
             Bench::Revocation => "revocation",
             Bench::ExecutorStart => "executor_start",
+            Bench::Scale => "scale",
         }
     }
 
@@ -50,6 +54,7 @@ impl Bench {
             Bench::StartLatency => start_latency::run(place, &mut report).await?,
             Bench::Revocation => revocation::run(place, &mut report).await?,
             Bench::ExecutorStart => executor_start::run(place, &mut report).await?,
+            Bench::Scale => scale::run(place, &mut report).await?,
         }
         Ok(report)
     }
@@ -62,6 +67,8 @@ pub struct Place {
     pub exe: PathBuf,
     /// On a real disk: what is measured there is whether it is waited for.
     pub scratch: PathBuf,
+    /// How large a crowd is.
+    pub nodes: u64,
 }
 
 impl Place {

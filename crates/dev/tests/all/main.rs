@@ -3,6 +3,7 @@
 mod abuse;
 mod bad_input;
 mod cli;
+mod crowd;
 mod dev_command;
 mod dispatch;
 mod full_disk;

@@ -267,11 +267,14 @@ pub async fn want_probe(
     rule: ProbeRule,
 ) -> sqlx::Result<Vec<Uuid>> {
     sqlx::query_scalar(
-        "select id from node
+        // Two looks, each by its own index: those who have to prove themselves, and those whose proof has grown old.
+        "select id from (
+             select * from node where state in ('enrolling', 'stale')
+             union all
+             select * from node where state in ('ready', 'draining', 'drained') and coalesce(last_probe_at, created_at) < $2
+         ) as due
          where session_id is not null and last_seen_at > $1 and ($3::uuid is null or id = $3)
            and task_types @> $5
-           and (state in ('enrolling', 'stale')
-                or (state in ('ready', 'draining', 'drained') and coalesce(last_probe_at, created_at) < $2))
            and (probe_asked_at is null
                 or probe_asked_at < $4 - least(interval '10 s' * power(2, least(greatest(probe_tries - 1, 0), 10)), $4 - $2))
          order by probe_asked_at nulls first, id limit 200",

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use wire::http::Client;
 use wire::serve::Limits;
-use wire::tls::server_config;
+use wire::tls::{client_config, server_config};
 
 use crate::pki::Ca;
 use crate::site::Site;
@@ -42,6 +43,43 @@ async fn half_a_header_and_half_a_handshake_are_dropped() {
     let mut stream = TcpStream::connect(tls.addr).await.expect("tcp");
     stream.write_all(&[22, 3, 1]).await.expect("write");
     assert_eq!(until_closed(&mut stream).await, b"");
+}
+
+/// A site with one handshake at a time, and a client that has begun one and says nothing more.
+async fn with_a_dawdler(handshake_turn: Duration) -> (Site, TcpStream, Client) {
+    let ca = Ca::new("ca");
+    let (chain, key) = ca.leaf(None);
+    let limits = Limits {
+        max_handshakes: 1,
+        handshake_turn,
+        ..Limits::default()
+    };
+    let site = Site::start(Some(server_config(chain, key, None).expect("server")), limits).await;
+    let mut dawdler = TcpStream::connect(site.addr).await.expect("tcp");
+    dawdler.write_all(&[22, 3, 1]).await.expect("write");
+    let tls = client_config(None, &[ca.der.clone()]).expect("client");
+    let client = site.client().tls(tls).build();
+    (site, dawdler, client)
+}
+
+#[tokio::test]
+async fn handshakes_take_turns() {
+    let (_site, dawdler, client) = with_a_dawdler(DEADLINE).await;
+    let mut request = std::pin::pin!(client.get("/hello").send());
+    tokio::time::timeout(3 * SOON, request.as_mut())
+        .await
+        .expect_err("it is the other one's turn");
+    drop(dawdler);
+    request.await.expect("its own turn now");
+}
+
+#[tokio::test]
+async fn a_dawdler_loses_its_turn_and_not_its_connection() {
+    let (_site, dawdler, client) = with_a_dawdler(SOON).await;
+    client.get("/hello").send().await.expect("served beside the dawdler");
+    let mut seen = [0];
+    let waiting = dawdler.try_read(&mut seen).expect_err("still there");
+    assert_eq!(waiting.kind(), std::io::ErrorKind::WouldBlock);
 }
 
 #[tokio::test]
