@@ -65,3 +65,16 @@ macro_rules! text_serde {
         }
     };
 }
+
+#[cfg(test)]
+mod tests {
+    use super::one_line;
+
+    #[test]
+    fn only_the_end_of_a_line_ends_it() {
+        let shown = |text: &str| String::from_utf8(one_line(text.as_bytes())).expect("UTF-8");
+        assert_eq!(shown("a\nb\n"), "a\\u000ab\n");
+        assert_eq!(shown("\r\u{1b}[2J\u{2028}\u{202e}"), "\\u000d\\u001b[2J\\u2028\\u202e");
+        assert_eq!(shown("8×H100 – größer\n"), "8×H100 – größer\n");
+    }
+}

@@ -5,6 +5,7 @@ mod executor;
 mod journal;
 mod pki;
 mod place;
+mod program;
 mod reconnect;
 mod renewal;
 mod slots;

@@ -139,7 +139,7 @@ async fn abuse_45_secrets() {
         secrets.absent("an argument or environment", text);
     }
     for (path, text) in glass.logs() {
-        assert!(text.lines().count() > 50, "{} is at full voice", path.display());
+        assert!(text.lines().count() > 5, "{} says something", path.display());
         secrets.absent(&path.display().to_string(), &text);
         for word in ["PRIVATE KEY", "gpuaas-ed25519-v1:", "Bearer gp"] {
             assert!(!text.contains(word), "{word} in {}", path.display());
