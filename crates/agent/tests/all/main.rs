@@ -5,7 +5,6 @@ mod executor;
 mod journal;
 mod pki;
 mod place;
-mod program;
 mod reconnect;
 mod renewal;
 mod slots;

@@ -2,24 +2,24 @@
 //! core to leave it in.
 
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 
 use base::testing::{TestDb, eventually};
 
+use crate::binary::program;
+
 const PASSWORD: &str = "canary-pa55word-of-the-database";
 
-#[expect(clippy::disallowed_methods, reason = "the test runs the binary it is about")]
 fn gpuaasd(words: &[&str], config: &Path, log: &Path) -> Child {
     let log = std::fs::File::options()
         .create(true)
         .append(true)
         .open(log)
         .expect("a log");
-    Command::new(env!("CARGO_BIN_EXE_gpuaasd"))
+    program()
         .args(words)
         .arg("--config")
         .arg(config)
-        .env_clear()
         .stdin(Stdio::null())
         .stdout(log.try_clone().expect("the same log"))
         .stderr(log)
