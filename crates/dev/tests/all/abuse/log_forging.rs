@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use cli::{Env, Tty};
 use http::Method;
 use model::dsse::Envelope;
-use model::node_api::{HeartbeatRequest, HeldTask, NodeProbe, NodeProbeSchema, ProbedHop};
+use model::node_api::{NodeProbe, NodeProbeSchema, ProbedHop};
 use model::outcome::Outcome;
 use model::signal::Code;
 use serde_json::{Value, json};
@@ -132,16 +132,8 @@ async fn as_a_node(glass: &Glass, n: usize, evil: &str) {
     }
     let task = node.claim().await;
     let now = glass.db.clock().now();
-    let beat = HeartbeatRequest {
-        tasks: vec![HeldTask {
-            task_id: task.task_id,
-            fence: task.fence,
-            phase: evil.clone(),
-            started_at: Some(now),
-        }],
-        results_pending: 0,
-        disk: None,
-    };
+    let mut beat = node.heartbeat(&task, Some(now));
+    beat.tasks[0].phase.clone_from(&evil);
     node.post("heartbeat", &beat).await;
     let probe = NodeProbe {
         schema: NodeProbeSchema::V1,
