@@ -28,6 +28,9 @@ struct Cli {
     /// Where state is kept between runs
     #[arg(long, global = true, env = "GPUAAS_DEV_STATE", default_value_os_t = default_dir())]
     state: PathBuf,
+    /// What the halves of a simulated node log
+    #[arg(long, global = true, hide = true, default_value = "info")]
+    log: String,
     #[command(subcommand)]
     command: Option<Command>,
 }
@@ -160,7 +163,7 @@ fn main() -> ExitCode {
         Command::Fuzz(wish) => Ok(fuzz::command(&wish)),
         Command::TestPostgres { dir } => verbs::test_postgres(&dir),
         Command::Torture(torture) => dev::torture::verb(&torture),
-        Command::Executor { dir, profile, odd } => half::executor(dir, profile, odd),
+        Command::Executor { dir, profile, odd } => half::executor(dir, profile, odd, &cli.log),
         Command::Replica { dir } => dev::replica::run(&dir),
         Command::Bench {
             benches,
@@ -169,13 +172,16 @@ fn main() -> ExitCode {
             nodes,
         } => benched(&benches, &out, scratch, nodes),
         Command::Daemon { flags } => daemon::run(flags),
-        Command::Crowd { members, socket, wish } => half::child(crowd::run(members, socket, wish)),
+        Command::Crowd { members, socket, wish } => half::child(crowd::run(members, socket, wish), &cli.log),
         Command::BareServer {
             keys_dir,
             listen,
             hold_s,
-        } => half::child(crowd::bare::run(&keys_dir, listen, Duration::from_secs(hold_s))),
-        Command::Agent { dir } => half::agent(dir),
+        } => half::child(
+            crowd::bare::run(&keys_dir, listen, Duration::from_secs(hold_s)),
+            &cli.log,
+        ),
+        Command::Agent { dir } => half::agent(dir, &cli.log),
     };
     outcome.unwrap_or_else(|error| {
         eprintln!("gpuaas-dev: {error:#}");

@@ -162,11 +162,18 @@ impl Presence {
                 std::mem::take(&mut unwritten.conditions),
             )
         };
-        let result = match write(pool, &seen).await {
-            Ok(written) => write_conditions(pool, &conditions).await.map(|()| written),
-            failed => failed,
+        let result = write(pool, &seen).await;
+        let settled = match &result {
+            Ok(_) => write_conditions(pool, &conditions).await,
+            Err(_) => Ok(HashSet::new()),
         };
         let mut unwritten = self.lock();
+        for (node, condition) in conditions {
+            if !settled.as_ref().is_ok_and(|settled| settled.contains(&node)) {
+                unwritten.conditions.entry(node).or_insert(condition);
+            }
+        }
+        let result = result.and_then(|written| settled.map(|_| written));
         if let Ok(written) = &result {
             for (node, heard) in seen {
                 // A row that somebody held was left alone; it is tried again with the next flush.
@@ -181,9 +188,6 @@ impl Presence {
         } else {
             for (node, heard) in seen {
                 unwritten.again(node, heard);
-            }
-            for (node, condition) in conditions {
-                unwritten.conditions.entry(node).or_insert(condition);
             }
             *self.listening_since.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
         }
@@ -234,34 +238,36 @@ async fn write(pool: &PgPool, seen: &HashMap<NodeId, Heard>) -> sqlx::Result<Has
     Ok(written.into_iter().map(NodeId::from).collect())
 }
 
-/// A row that somebody holds is told again with the next beat. An older word never replaces a newer one: a node's beats
-/// may reach two processes of ours.
-async fn write_conditions(pool: &PgPool, conditions: &HashMap<NodeId, Condition>) -> sqlx::Result<()> {
+/// The nodes whose rows were free to be written; those that somebody holds come again, because a node that is well
+/// says so only once. An older word never replaces a newer one: a node's beats may reach two processes of ours.
+async fn write_conditions(pool: &PgPool, conditions: &HashMap<NodeId, Condition>) -> sqlx::Result<HashSet<NodeId>> {
     if conditions.is_empty() {
-        return Ok(());
+        return Ok(HashSet::new());
     }
     let ids: Vec<Uuid> = conditions.keys().map(|id| id.uuid()).collect();
     let values = || conditions.values();
     let times: Vec<OffsetDateTime> = values().map(|condition| condition.at.into()).collect();
     let told: Vec<_> = values().map(|condition| sqlx::types::Json(&condition.told)).collect();
     let troubles: Vec<Option<&str>> = values().map(|condition| condition.trouble.map(Code::as_str)).collect();
-    sqlx::query(
+    let free: Vec<Uuid> = sqlx::query_scalar(
         "with said as (select * from unnest($1::uuid[], $2::timestamptz[], $3::jsonb[], $4::text[])
                            as said (id, at, told, trouble)),
               free as (select node.id from node join said on said.id = node.id
-                       order by node.id for no key update of node skip locked)
-         update node set condition = said.told, condition_at = said.at, trouble = said.trouble,
-             trouble_since = case when said.trouble is null then null
-                                  when node.trouble is not distinct from said.trouble then node.trouble_since
-                                  else said.at end
-         from said join free on free.id = said.id
-         where node.id = said.id and (node.condition_at is null or node.condition_at <= said.at)",
+                       order by node.id for no key update of node skip locked),
+              written as (
+                  update node set condition = said.told, condition_at = said.at, trouble = said.trouble,
+                      trouble_since = case when said.trouble is null then null
+                                           when node.trouble is not distinct from said.trouble then node.trouble_since
+                                           else said.at end
+                  from said join free on free.id = said.id
+                  where node.id = said.id and (node.condition_at is null or node.condition_at <= said.at))
+         select id from free",
     )
     .bind(ids)
     .bind(times)
     .bind(told)
     .bind(troubles)
-    .execute(pool)
+    .fetch_all(pool)
     .await?;
-    Ok(())
+    Ok(free.into_iter().map(NodeId::from).collect())
 }

@@ -7,6 +7,7 @@ mod crowd;
 mod dev_command;
 mod dispatch;
 mod full_disk;
+mod glass;
 mod keys;
 mod lifecycle;
 mod played;
