@@ -1,5 +1,6 @@
 grant delete, insert, select on outbox to gpuaas_app
 grant delete, insert, select on renewal_token to gpuaas_app
+grant delete, insert, select on trust_rotation to gpuaas_app
 grant delete, insert, select, update on node_session to gpuaas_app
 grant delete, insert, select, update on task to gpuaas_app
 grant insert, select on audit to gpuaas_app
@@ -291,3 +292,11 @@ table trust_bundle constraint trust_bundle_manifest_version_check CHECK ((manife
 table trust_bundle constraint trust_bundle_pkey PRIMARY KEY (manifest_version)
 table trust_bundle index CREATE UNIQUE INDEX trust_bundle_pkey ON public.trust_bundle USING btree (manifest_version)
 table trust_bundle owner gpuaas_owner
+table trust_rotation column asked_at timestamp with time zone not null
+table trust_rotation column asked_by text not null
+table trust_rotation column purpose text not null
+table trust_rotation constraint trust_rotation_asked_by_check CHECK ((length(asked_by) <= 256))
+table trust_rotation constraint trust_rotation_pkey PRIMARY KEY (purpose)
+table trust_rotation constraint trust_rotation_purpose_check CHECK ((purpose = ANY (ARRAY['slice'::text, 'allocation'::text, 'terminal'::text, 'oci'::text, 'diag'::text])))
+table trust_rotation index CREATE UNIQUE INDEX trust_rotation_pkey ON public.trust_rotation USING btree (purpose)
+table trust_rotation owner gpuaas_owner

@@ -153,10 +153,22 @@ impl Api {
         self.post("session", request).await
     }
 
-    /// None: nothing to do within the time it was held.
-    pub async fn wait(&self, timeout: Duration) -> Result<(Option<WaitAnswer>, Meta), CallError> {
+    /// None: nothing to do within the time it was held. `manifest` is what the executor has; a newer one ends the wait.
+    pub async fn wait(
+        &self,
+        timeout: Duration,
+        manifest: Option<u64>,
+    ) -> Result<(Option<WaitAnswer>, Meta), CallError> {
         let (response, meta) = self
-            .ask(|calls| Ok(self.in_session(calls.get("tasks/wait")).timeout(timeout)))
+            .ask(|calls| {
+                let request = self.in_session(calls.get("tasks/wait")).timeout(timeout);
+                Ok(match manifest {
+                    Some(version) => {
+                        request.header(HeaderName::from_static(header::MANIFEST), HeaderValue::from(version))
+                    }
+                    None => request,
+                })
+            })
             .await?;
         let answer = if response.status == 204 {
             None

@@ -73,8 +73,8 @@ impl Poll<'_> {
         if state.trouble.is_some() {
             return Err(self.troubled().await);
         }
-        let asked = Instant::now();
-        let (answer, meta) = match self.node.api.wait(self.node.pace.wait).await {
+        let (asked, before) = (Instant::now(), self.manifest());
+        let (answer, meta) = match self.node.api.wait(self.node.pace.wait, self.manifest()).await {
             Ok(answered) => answered,
             Err(error) => return Err(self.failed("wait", &error)),
         };
@@ -82,6 +82,8 @@ impl Poll<'_> {
         self.edge.reset();
         self.catch_up(meta).await;
         let untaken = match answer {
+            // There was a newer manifest, which the executor has by now.
+            None if self.manifest() > before => false,
             // Nothing, and at once: something between us does not hold requests.
             None if asked.elapsed() < HELD_LEAST => return Err(Pause::For(jittered(HELD_LEAST, 0.2))),
             None => false,
@@ -151,6 +153,14 @@ impl Poll<'_> {
             }
             Err(error) => Err(self.failed("session", &error)),
         }
+    }
+
+    /// What the executor has. Not said while it refuses a newer one: the wait would end at once, again and again.
+    fn manifest(&self) -> Option<u64> {
+        let known = self.node.executor.state()?.manifest_version;
+        self.refused_manifest
+            .is_none_or(|refused| refused <= known)
+            .then_some(known)
     }
 
     /// A newer manifest goes to the executor before the tasks that may be signed by its keys.

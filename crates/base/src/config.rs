@@ -52,6 +52,10 @@ pub struct Config {
     pub rate_token_per_s: u64,
     pub rate_node_per_s: u64,
     pub rate_address_per_s: u64,
+    pub signing_key_life_s: u64,
+    pub signing_key_overlap_s: u64,
+    pub manifest_life_s: u64,
+    pub rotation_silence_s: u64,
     pub log_format: LogFormat,
     pub log_filter: String,
     /// Set by `gpuaas-dev` in code. No file, variable or flag reaches it.

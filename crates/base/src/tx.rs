@@ -44,10 +44,9 @@ struct Event {
     data: Value,
 }
 
-/// How an attempt ended, as the audit has it.
+/// How an attempt ended that changed nothing, as the audit has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
-    Ok,
     Refused(Code),
     Failed(Code),
 }
@@ -161,12 +160,7 @@ impl Change {
     }
 
     pub async fn commit(mut self) -> sqlx::Result<()> {
-        for event in &self.events {
-            insert_event(&mut self.tx, &self.actor, event, self.at).await?;
-        }
-        for act in &self.acts {
-            insert_audit(&mut self.tx, &self.actor, act, Outcome::Ok, self.at).await?;
-        }
+        insert_all(&mut self.tx, &self.actor, &self.events, &self.acts, self.at).await?;
         self.tx.commit().await?;
         // Never before: NOTIFY inside the transaction would serialise every commit, and a listener that looks
         // before the commit sees nothing.
@@ -185,18 +179,46 @@ impl Change {
     }
 }
 
-async fn insert_event(conn: &mut PgConnection, actor: &Actor, event: &Event, at: Timestamp) -> sqlx::Result<()> {
+/// What happened and who did it, in one statement: every further one would cost a way to the server and back while
+/// rows are locked. Events draw their numbers in the order in which they were told.
+async fn insert_all(
+    conn: &mut PgConnection,
+    actor: &Actor,
+    events: &[Event],
+    acts: &[Act],
+    at: Timestamp,
+) -> sqlx::Result<()> {
+    fn all<'a, T, U>(rows: &'a [T], of: impl Fn(&'a T) -> U) -> Vec<U> {
+        rows.iter().map(of).collect()
+    }
     sqlx::query(
-        "insert into outbox (id, kind, subject_kind, subject_id, data, correlation_id, created_at)
-         values ($1, $2, $3, $4, $5, $6, $7)",
+        "with told as (
+             insert into outbox (id, kind, subject_kind, subject_id, data, correlation_id, created_at)
+             select id, kind, subject_kind, subject_id, data, $6, $7
+             from unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::jsonb[])
+                  with ordinality as event (id, kind, subject_kind, subject_id, data, place)
+             order by place)
+         insert into audit (id, at, actor_kind, actor_id, address, action, target_kind, target_id, outcome, code,
+                            correlation_id, details_text)
+         select id, $7, $8, $9, $10, action, target_kind, target_id, 'ok', null, $6, details_text
+         from unnest($11::uuid[], $12::text[], $13::text[], $14::text[], $15::text[])
+              as act (id, action, target_kind, target_id, details_text)",
     )
-    .bind(EventId::new().uuid())
-    .bind(event.kind)
-    .bind(event.subject.kind)
-    .bind(&event.subject.id)
-    .bind(&event.data)
+    .bind(all(events, |_| EventId::new().uuid()))
+    .bind(all(events, |event| event.kind))
+    .bind(all(events, |event| event.subject.kind))
+    .bind(all(events, |event| event.subject.id.as_str()))
+    .bind(all(events, |event| event.data.clone()))
     .bind(actor.correlation_id)
     .bind(OffsetDateTime::from(at))
+    .bind(actor.kind.as_str())
+    .bind(&actor.id)
+    .bind(actor.address.map(|address| address.to_string()))
+    .bind(all(acts, |_| AuditId::new().uuid()))
+    .bind(all(acts, |act| act.action))
+    .bind(all(acts, |act| act.target.kind))
+    .bind(all(acts, |act| act.target.id.as_str()))
+    .bind(all(acts, |act| act.details.to_string()))
     .execute(conn)
     .await?;
     Ok(())
@@ -210,9 +232,8 @@ async fn insert_audit(
     at: Timestamp,
 ) -> sqlx::Result<()> {
     let (word, code) = match outcome {
-        Outcome::Ok => ("ok", None),
-        Outcome::Refused(code) => ("refused", Some(code.as_str())),
-        Outcome::Failed(code) => ("failed", Some(code.as_str())),
+        Outcome::Refused(code) => ("refused", code.as_str()),
+        Outcome::Failed(code) => ("failed", code.as_str()),
     };
     sqlx::query(
         "insert into audit (id, at, actor_kind, actor_id, address, action, target_kind, target_id, outcome, code,

@@ -15,8 +15,10 @@ pub use carry::{listen, send};
 /// What there may be to look at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Topic {
-    /// Tasks were queued or cancelled.
+    /// Tasks were queued or cancelled: whoever hands them out looks.
     Tasks,
+    /// A task moved or ended: whoever watches one looks.
+    Progress,
     /// Events were written and want their sequence number.
     Outbox,
     /// Events have their sequence number and can be read.
@@ -28,11 +30,19 @@ pub enum Topic {
 }
 
 impl Topic {
-    pub const ALL: [Topic; 5] = [Topic::Tasks, Topic::Outbox, Topic::Events, Topic::Revoked, Topic::Trust];
+    pub const ALL: [Topic; 6] = [
+        Topic::Tasks,
+        Topic::Progress,
+        Topic::Outbox,
+        Topic::Events,
+        Topic::Revoked,
+        Topic::Trust,
+    ];
 
     pub const fn as_str(self) -> &'static str {
         match self {
             Topic::Tasks => "tasks",
+            Topic::Progress => "progress",
             Topic::Outbox => "outbox",
             Topic::Events => "events",
             Topic::Revoked => "revoked",

@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 use wire::http::{Error, ErrorKind, RequestBuilder};
 
+use crate::authorities;
 use crate::config::Settings;
 use crate::failure::{Exit, Failure};
-use crate::trust;
 
 const CORRELATION: HeaderName = HeaderName::from_static("x-correlation-id");
 /// The largest page that the API gives.
@@ -39,7 +39,7 @@ impl Client {
             .map_err(|error| broken(&url.value, &error))?
             .max_body(MAX_BODY);
         if url.value.starts_with("https://") {
-            builder = builder.tls(trust::config(settings.ca_file.as_ref())?);
+            builder = builder.tls(authorities::config(settings.ca_file.as_ref())?);
         }
         let correlation = Uuid::new_v4().to_string();
         if let Ok(value) = HeaderValue::from_str(&correlation) {

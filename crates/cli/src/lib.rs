@@ -3,6 +3,7 @@
 
 mod audit;
 mod auth;
+mod authorities;
 mod client;
 mod clock;
 mod completion;
@@ -86,6 +87,9 @@ enum Noun {
     /// What nodes were asked to do
     #[command(subcommand)]
     Task(task::Verb),
+    /// The keys that sign tasks: look, replace, revoke
+    #[command(subcommand)]
+    Trust(trust::Verb),
     /// Who did what, and proof that nobody rewrote it
     #[command(subcommand)]
     Audit(audit::Verb),
@@ -127,6 +131,7 @@ pub async fn run(args: impl IntoIterator<Item = impl Into<OsString>>, mut env: E
     let done = match cli.noun {
         Noun::Node(verb) => node::run(verb, &mut session).await,
         Noun::Task(verb) => task::run(verb, &mut session).await,
+        Noun::Trust(verb) => trust::run(verb, &mut session).await,
         Noun::Audit(verb) => audit::run(verb, &mut session).await,
         Noun::Token(verb) => token::run(verb, &mut session).await,
         Noun::Auth(verb) => auth::run(verb, &mut session).await,

@@ -1,33 +1,217 @@
-//! Which CAs vouch for an https server: the given file, else the system's bundle. Never nobody.
+//! `gpuaas trust`: the keys that sign tasks. Shows what signs, what stands by and who knows it; replaces keys in good
+//! order, or at once. Revoking asks first and wants a reason, which the audit log keeps.
 
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use clap::{Subcommand, ValueEnum};
+use model::api::{TrustDelegate, TrustRevoke, TrustRotate};
+use model::dsse::Envelope;
+use model::trust::Purpose;
+use serde_json::{Value, json};
 
-use rustls::ClientConfig;
-
-use crate::config::Sourced;
+use crate::client::{Client, encode};
 use crate::failure::Failure;
+use crate::output::Format;
+use crate::output::column::{Kind, View, col, extra, find};
+use crate::output::text;
+use crate::session::Session;
 
-/// Debian and Alpine, Fedora, BSD and macOS.
-const BUNDLES: [&str; 3] = [
-    "/etc/ssl/certs/ca-certificates.crt",
-    "/etc/pki/tls/certs/ca-bundle.crt",
-    "/etc/ssl/cert.pem",
-];
+const PATH: &str = "/v1/trust";
 
-pub(crate) fn config(ca_file: Option<&Sourced<PathBuf>>) -> Result<Arc<ClientConfig>, Failure> {
-    let (path, from) = match ca_file {
-        Some(file) => (file.value.clone(), file.from.to_string()),
-        None => {
-            let bundle = BUNDLES.iter().map(Path::new).find(|path| path.exists());
-            let bundle = bundle.ok_or_else(|| {
-                Failure::config("this system has no CA bundle; install ca-certificates or give --ca-file")
-            })?;
-            (bundle.to_owned(), "system".to_owned())
+pub(crate) const KEYS: View = View {
+    columns: &[
+        col("purpose", "purpose", Kind::Text),
+        col("keyid", "keyid", Kind::Text),
+        col("status", "status", Kind::Text),
+        col("for", "since", Kind::Since),
+        col("ends", "not_after", Kind::Until),
+        col("known_by", "known_by", Kind::Text),
+        col("nodes", "nodes", Kind::Text),
+        extra("added_in", "added_in", Kind::Text),
+    ],
+    key: "keyid",
+};
+
+pub(crate) const DOCUMENTS: View = View {
+    columns: &[
+        extra("manifest", "manifest.version", Kind::Text),
+        extra("manifest_age", "manifest.issued_at", Kind::Since),
+        extra("manifest_ends", "manifest.expires_at", Kind::Until),
+        extra("delegation", "delegation.version", Kind::Text),
+        extra("delegation_ends", "delegation.expires_at", Kind::Until),
+        extra("manifest_key", "delegation.manifest_key", Kind::Text),
+        extra("roots", "delegation.roots", Kind::Text),
+        extra("threshold", "delegation.threshold", Kind::Text),
+        extra("nodes", "nodes", Kind::Text),
+    ],
+    key: "manifest.version",
+};
+
+pub(crate) const BEHIND: View = View {
+    columns: &[
+        col("node", "name", Kind::Text),
+        col("state", "state", Kind::Text),
+        col("manifest", "manifest_version", Kind::Text),
+        col("seen", "last_seen_at", Kind::Since),
+        col("why", "reason", Kind::Text),
+        extra("id", "node_id", Kind::Id),
+    ],
+    key: "node_id",
+};
+
+#[derive(Subcommand)]
+pub(crate) enum Verb {
+    /// The signing keys: which sign, which stand by, how many nodes know them, and what waits
+    Show,
+    /// Let the standby keys take over; waits for nodes that do not know them yet
+    #[command(
+        after_help = "The rotation is finished by the server when the last node that counts has the next key:\n\
+                      quarantined nodes and those silent for a day do not count.\n\
+                      Example:  gpuaas trust rotate diag"
+    )]
+    Rotate {
+        /// Only these: slice, allocation, terminal, oci or diag; all of them if none is named
+        #[arg(value_enum)]
+        purposes: Vec<Word>,
+        /// Wait for nobody: nodes that are behind learn the key with their next request
+        #[arg(long)]
+        now: bool,
+        /// Why, for the audit log
+        #[arg(long)]
+        reason: Option<String>,
+        /// Do not ask (only --now asks)
+        #[arg(long, short)]
+        yes: bool,
+    },
+    /// End a key at once: its standby signs from now on, what it had signed and nobody began is issued again
+    #[command(after_help = "Example:  gpuaas trust revoke 0a1b2c --reason 'laptop was stolen'")]
+    Revoke {
+        /// The key's id, or its first six or more characters
+        keyid: String,
+        /// Why, for the audit log
+        #[arg(long)]
+        reason: String,
+        /// Do not ask
+        #[arg(long, short)]
+        yes: bool,
+    },
+    /// Install a delegation that the roots have signed, as `gpuaasd trust delegate` writes it
+    Delegate {
+        /// The signed file
+        file: std::path::PathBuf,
+        /// Do not ask
+        #[arg(long, short)]
+        yes: bool,
+    },
+}
+
+/// A purpose as it is typed.
+#[derive(Clone, Copy, ValueEnum)]
+pub(crate) enum Word {
+    Slice,
+    Allocation,
+    Terminal,
+    Oci,
+    Diag,
+}
+
+impl From<Word> for Purpose {
+    fn from(word: Word) -> Self {
+        match word {
+            Word::Slice => Self::Slice,
+            Word::Allocation => Self::Allocation,
+            Word::Terminal => Self::Terminal,
+            Word::Oci => Self::Oci,
+            Word::Diag => Self::Diag,
+        }
+    }
+}
+
+pub(crate) async fn run(verb: Verb, session: &mut Session) -> Result<(), Failure> {
+    let trust = match verb {
+        Verb::Show => session.client()?.get(PATH).await?,
+        Verb::Rotate {
+            purposes,
+            now,
+            reason,
+            yes,
+        } => {
+            if now {
+                session.confirm(yes, "replace signing keys without waiting for nodes that are behind")?;
+            }
+            let purposes = purposes.into_iter().map(Purpose::from).collect();
+            let body = TrustRotate { purposes, now, reason };
+            session.client()?.post(&format!("{PATH}/rotate"), &body).await?
+        }
+        Verb::Revoke { keyid, reason, yes } => {
+            let client = session.client()?;
+            let keyid = whole(&client, &keyid).await?;
+            session.confirm(yes, &format!("revoke the signing key {} now", text::plain(&keyid)))?;
+            let path = format!("{PATH}/keys/{}/revoke", encode(&keyid));
+            client.post(&path, &TrustRevoke { reason }).await?
+        }
+        Verb::Delegate { file, yes } => {
+            let wrong = |why: String| Failure::usage(format!("{}: {why}", file.display()));
+            let bytes = std::fs::read(&file).map_err(|error| wrong(error.to_string()))?;
+            let delegation = Envelope::parse(&bytes).map_err(|code| wrong(code.meaning().to_owned()))?;
+            session.confirm(yes, "change who may sign for this installation")?;
+            let body = TrustDelegate { delegation };
+            session.client()?.post(&format!("{PATH}/delegation"), &body).await?
         }
     };
-    let wrong = |why: String| Failure::config(format!("CA file {} (from {from}): {why}", path.display()));
-    let text = std::fs::read_to_string(&path).map_err(|error| wrong(error.to_string()))?;
-    let authorities = wire::pem::certificates(&text).map_err(|error| wrong(error.to_string()))?;
-    wire::tls::client_config(None, &authorities).map_err(|error| wrong(error.to_string()))
+    show(session, &trust)
+}
+
+/// The key that was meant; a beginning is enough where only one key begins so.
+async fn whole(client: &Client, typed: &str) -> Result<String, Failure> {
+    let trust = client.get(PATH).await?;
+    let keys = find(&trust, "keys.keyid");
+    let known: Vec<&str> = keys
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect();
+    let begin: Vec<&str> = known.into_iter().filter(|id| id.starts_with(typed)).collect();
+    match begin.as_slice() {
+        [only] if typed.len() >= 6 => Ok((*only).to_owned()),
+        [] => Ok(typed.to_owned()),
+        _ => Err(
+            Failure::usage(format!("{:?} is not enough to tell the keys apart", text::plain(typed)))
+                .hint("`gpuaas trust show` lists them whole"),
+        ),
+    }
+}
+
+/// People see documents, keys, waits and warnings; programs the keys, or everything as JSON.
+fn show(session: &mut Session, trust: &Value) -> Result<(), Failure> {
+    let keys = json!({ "items": find(trust, "keys"), "next": null });
+    match session.out.format {
+        Format::Json => return session.out.json(trust),
+        Format::Tsv | Format::Name => return session.out.list(&KEYS, &keys),
+        Format::Table => {}
+    }
+    if session.out.columns.is_none() {
+        session.out.record(&DOCUMENTS, trust)?;
+        session.out.line("")?;
+    }
+    session.out.list(&KEYS, &keys)?;
+    for rotation in find(trust, "rotations").as_array().into_iter().flatten() {
+        let purpose = text::plain(find(rotation, "purpose").as_str().unwrap_or_default());
+        session.out.line(&format!("\nrotation of {purpose}:"))?;
+        session.out.waiting(rotation)?;
+        let nodes = json!({ "items": find(rotation, "nodes"), "next": null });
+        if session.out.columns.is_none() {
+            session.out.list(&BEHIND, &nodes)?;
+        }
+    }
+    for warning in find(trust, "warnings").as_array().into_iter().flatten() {
+        let word = |name: &str| text::plain(find(warning, name).as_str().unwrap_or_default());
+        let line = format!(
+            "warning[{}]: {}\n    try: {}",
+            word("code"),
+            word("message"),
+            word("verb")
+        );
+        session.out.note(&line)?;
+    }
+    Ok(())
 }

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use base::config::Flags;
 use clap::{Parser, Subcommand};
 use control::process::{one_shot, run};
-use control::{Role, admin, openapi};
+use control::{Role, admin, offline, openapi};
 
 #[derive(Parser)]
 #[command(
@@ -59,6 +59,18 @@ enum Trust {
         #[command(flatten)]
         flags: Flags,
     },
+    /// Make a manifest key in the key directory, for the next delegation, and print its public half
+    ManifestKey {
+        #[command(flatten)]
+        flags: Flags,
+    },
+    /// Make a root key in a file of its own and print its public half
+    RootKey {
+        /// A new file; keep it off the servers
+        file: std::path::PathBuf,
+    },
+    /// Where the root keys are: sign the next delegation and print it. Needs no server, no database and no network
+    Delegate(Box<offline::Delegate>),
 }
 
 #[derive(Subcommand)]
@@ -102,6 +114,18 @@ async fn dispatch(command: Command) -> anyhow::Result<()> {
             run(&roles, flags.resolve()?).await
         }
         Command::Trust(Trust::Init { flags }) => one_shot(flags, async |app| admin::trust_init(app).await).await,
+        Command::Trust(Trust::ManifestKey { flags }) => {
+            print!("{}", offline::manifest_key(&flags.resolve()?)?);
+            Ok(())
+        }
+        Command::Trust(Trust::RootKey { file }) => {
+            print!("{}", offline::new_root_key(&file)?);
+            Ok(())
+        }
+        Command::Trust(Trust::Delegate(delegate)) => {
+            print!("{}", delegate.run()?);
+            Ok(())
+        }
         Command::Admin(Admin::Bootstrap { name, flags }) => {
             one_shot(flags, async |app| admin::bootstrap(app, &name).await).await
         }

@@ -11,6 +11,7 @@ pub mod front;
 pub mod fuzz;
 pub mod half;
 pub mod history;
+pub mod key_rotations;
 pub mod killer;
 pub mod platform;
 pub mod proxy;

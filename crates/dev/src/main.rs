@@ -54,11 +54,11 @@ enum Command {
     },
     /// Say whether it runs, and where
     Status,
-    /// Shoot mutated documents at the code that judges them, and say what became of each
-    Fuzz(fuzz::Wish),
     /// Run for long and count what fails
     #[command(subcommand)]
     Soak(Soak),
+    /// Shoot mutated documents at the code that judges them, and say what became of each
+    Fuzz(fuzz::Wish),
     /// A throw-away PostgreSQL cluster for a test run; prints `ready`, ends with its parent or SIGTERM
     TestPostgres {
         /// The cluster's directory; its socket lies in `sock` below
@@ -123,8 +123,8 @@ fn main() -> ExitCode {
         }),
         Command::Reset { yes } => verbs::reset(&cli.state, yes),
         Command::Status => verbs::status(&cli.state),
-        Command::Fuzz(wish) => Ok(fuzz::command(&wish)),
         Command::Soak(what) => what.run(),
+        Command::Fuzz(wish) => Ok(fuzz::command(&wish)),
         Command::TestPostgres { dir } => verbs::test_postgres(&dir),
         Command::Bench { benches, out, scratch } => benched(&benches, &out, scratch),
         Command::Torture(torture) => dev::torture::verb(&torture),

@@ -7,7 +7,7 @@ use model::node_api::CertificateKind;
 use model::signal::Code;
 use model::socket::{Enrolled, EnrolmentKeys};
 use model::time::Timestamp;
-use model::trust::{Bundle, KeyStatus};
+use model::trust::Bundle;
 
 use crate::device::DeviceError;
 use crate::node::{Node, Running};
@@ -18,16 +18,15 @@ const BELIEVED_AHEAD_S: i64 = 300;
 
 /// New documents; what runs under a key that they revoke turns back at its next step.
 pub(crate) fn advance(node: &Node, bundle: &Bundle) -> Result<u64, Refusal> {
-    let (version, keys) = {
+    let (version, manifest) = {
         let mut store = node.trust();
         let version = store.advance(bundle)?;
-        let manifest = store.trust().map(|trust| trust.manifest().keys.clone());
-        (version, manifest.unwrap_or_default())
+        (version, store.trust().map(|trust| trust.manifest().clone()))
     };
     node.refusals().documents_came();
-    let revoked = |running: &&Arc<Running>| {
-        keys.iter()
-            .any(|key| Some(key.keyid) == running.keyid && key.status == KeyStatus::Revoked)
+    let revoked = |running: &&Arc<Running>| match (&manifest, running.keyid) {
+        (Some(manifest), Some(keyid)) => manifest.revokes(&keyid),
+        _ => false,
     };
     node.running()
         .values()

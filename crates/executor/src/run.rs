@@ -111,7 +111,7 @@ impl Worker<'_> {
             return Some(Ending::without_start(Outcome::Expired, Code::TaskExpired));
         }
         if self.key_revoked() {
-            return Some(Ending::without_start(Outcome::Failed, Code::KeyRevoked));
+            return Some(Ending::without_start(Outcome::Cancelled, Code::KeyRevoked));
         }
         None
     }
@@ -121,12 +121,7 @@ impl Worker<'_> {
         let (Some(trust), Some(keyid)) = (store.trust(), self.running.keyid) else {
             return false;
         };
-        let revoked = model::trust::KeyStatus::Revoked;
-        trust
-            .manifest()
-            .keys
-            .iter()
-            .any(|key| key.keyid == keyid && key.status == revoked)
+        trust.manifest().revokes(&keyid)
     }
 
     fn start(&mut self) -> Result<Timestamp, Code> {

@@ -5,12 +5,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use model::digest::Sha256;
-use model::dsse;
 use model::envelope::Refusal;
 use model::signal::Code;
 use model::socket::{Enrolled, NodeIdentity};
 use model::time::Timestamp;
-use model::trust::{Bundle, Delegation, Trust};
+use model::trust::{Bundle, Trust};
 use serde::{Deserialize, Serialize};
 
 use crate::device::{Device, DeviceError};
@@ -160,7 +159,7 @@ impl TrustStore {
         Device::read(&enrolled.device_chain, keys, &identity).map_err(refused)?;
         let stored = Stored {
             pinned_root,
-            anchor: anchor_of(&enrolled.bundle)?,
+            anchor: enrolled.bundle.anchor()?,
             bundle: enrolled.bundle.clone(),
             identity,
             device_chain: enrolled.device_chain.clone(),
@@ -178,7 +177,7 @@ impl TrustStore {
         let next = trust.advance(bundle)?;
         let version = next.manifest().version;
         if stored.bundle != *bundle {
-            let (anchor, bundle) = (anchor_of(bundle)?, bundle.clone());
+            let (anchor, bundle) = (bundle.anchor()?, bundle.clone());
             let stored = Stored {
                 anchor,
                 bundle,
@@ -216,15 +215,6 @@ impl TrustStore {
         self.believed = Some(Believed { stored, trust });
         Ok(())
     }
-}
-
-/// A root under which the stored bundle can be verified again after a restart. The bundle has been verified.
-fn anchor_of(bundle: &Bundle) -> Result<Sha256, Refusal> {
-    let payload = bundle.delegation.payload_unverified()?;
-    let delegation: Delegation = dsse::parse_payload(&payload).map_err(|(code, why)| Refusal::new(code, why))?;
-    let mut roots = delegation.roots.iter().map(|root| Sha256::of(root.as_bytes()));
-    let anchor = roots.find(|root| Trust::establish(root, bundle).is_ok());
-    anchor.ok_or_else(|| Code::ManifestRejected.into())
 }
 
 fn refused(error: DeviceError) -> Refusal {

@@ -68,7 +68,7 @@ async fn keep(fleet: &Fleet, caller: &NodeCaller, actor: &Actor, session: Sessio
         }
         change.event("task.started", id, json!({ "node_id": caller.node_id }));
     }
-    change.wake(Topic::Tasks);
+    change.wake(Topic::Progress);
     change.commit().await?;
     Ok(())
 }
@@ -79,7 +79,7 @@ async fn renew(fleet: &Fleet, caller: &NodeCaller, session: SessionId, held: &[H
     let named = name(&mut conn, fleet, caller, session, held).await?;
     // A beat that only keeps a lease is nobody's news.
     if named.iter().any(|task| task.changed) {
-        fleet.app.wake.raise(Topic::Tasks);
+        fleet.app.wake.raise(Topic::Progress);
     }
     Ok(())
 }

@@ -44,6 +44,8 @@ pub struct Inner {
     /// Who is connected to the node-facing listener.
     pub connections: Arc<Connections>,
     pub stop: tokio_util::sync::CancellationToken,
+    pub terms: trust::Terms,
+    pub(crate) passed_over: trust::PassedOver,
     keyring: RwLock<Arc<Keyring>>,
 }
 
@@ -106,10 +108,10 @@ impl Fleet {
     /// no listener may open before it is there.
     pub async fn open(app: App, stop: tokio_util::sync::CancellationToken) -> anyhow::Result<Self> {
         let dir = app.config.keys_dir.clone();
-        let bundle = trust::bundle_latest(app.db.read())
-            .await?
-            .ok_or_else(|| anyhow::anyhow!("trust_missing: run `gpuaasd trust init` once before the first start"))?;
-        let keyring = Keyring::load(&dir, app.installation, &bundle)?;
+        if !trust::initialised(app.db.read()).await? {
+            anyhow::bail!("trust_missing: run `gpuaasd trust init` once before the first start");
+        }
+        let keyring = Keyring::load(&dir, app.installation)?;
         let ca = Ca::load(&dir)?;
         let limits = Limits::from_config(&app.config);
         let fleet = Self(Arc::new(Inner {
@@ -120,9 +122,12 @@ impl Fleet {
             presence: Presence::default(),
             connections: Arc::default(),
             stop,
+            terms: trust::Terms::from_config(&app.config),
+            passed_over: trust::PassedOver::default(),
             keyring: RwLock::new(Arc::new(keyring)),
             app,
         }));
+        trust::follow(&fleet).await?;
         fleet
             .identity
             .refresh(fleet.app.db.read(), fleet.app.clock.now())
@@ -138,8 +143,12 @@ impl Fleet {
             .clone()
     }
 
+    /// Never back to an older manifest: two of those who look may end in the other order.
     pub(crate) fn set_keyring(&self, keyring: Keyring) {
-        *self.keyring.write().unwrap_or_else(std::sync::PoisonError::into_inner) = Arc::new(keyring);
+        let mut current = self.keyring.write().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if keyring.manifest().version >= current.manifest().version {
+            *current = Arc::new(keyring);
+        }
     }
 
     pub fn manifest_version(&self) -> u64 {

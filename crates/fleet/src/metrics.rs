@@ -9,6 +9,7 @@ pub const IDENTITY_AGE: &str = "gpuaas_identity_table_age_seconds";
 pub const IDENTITY_REFUSED: &str = "gpuaas_identity_refused_total";
 pub const CONNECTIONS_CUT: &str = "gpuaas_identity_connections_cut_total";
 pub const MANIFEST_LEFT: &str = "gpuaas_trust_manifest_left_seconds";
+pub const DELEGATION_LEFT: &str = "gpuaas_trust_delegation_left_seconds";
 pub const ALARMS: &str = "gpuaas_fleet_alarms_total";
 
 pub const METRICS: &[Metric] = &[
@@ -46,6 +47,11 @@ pub const METRICS: &[Metric] = &[
         name: MANIFEST_LEFT,
         kind: Kind::Gauge,
         help: "How long the signing-key manifest is still valid; then nothing that acts is signed.",
+    },
+    Metric {
+        name: DELEGATION_LEFT,
+        kind: Kind::Gauge,
+        help: "How long the roots' delegation is still valid; then nothing that acts is signed.",
     },
     Metric {
         name: ALARMS,

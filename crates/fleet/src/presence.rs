@@ -36,24 +36,34 @@ struct Unwritten {
 #[derive(Clone, Copy)]
 struct Heard {
     at: Timestamp,
+    /// The manifest that it said it has, if it said so.
+    manifest: Option<u64>,
     /// The session in which it asked for work or named some, and when.
     session: Option<(SessionId, Timestamp)>,
 }
 
+impl Heard {
+    fn at(at: Timestamp) -> Self {
+        Self {
+            at,
+            manifest: None,
+            session: None,
+        }
+    }
+}
+
 impl Presence {
-    pub fn heard(&self, caller: &NodeCaller, at: Timestamp) {
+    pub fn heard(&self, caller: &NodeCaller, at: Timestamp, manifest: Option<u64>) {
         let mut unwritten = self.lock();
-        let heard = unwritten
-            .seen
-            .entry(caller.node_id)
-            .or_insert(Heard { at, session: None });
+        let heard = unwritten.seen.entry(caller.node_id).or_insert(Heard::at(at));
         heard.at = at;
+        heard.manifest = manifest.or(heard.manifest);
     }
 
     /// The session that counts was heard.
     pub fn heard_in(&self, node: NodeId, session: SessionId, at: Timestamp) {
         let mut unwritten = self.lock();
-        let heard = unwritten.seen.entry(node).or_insert(Heard { at, session: None });
+        let heard = unwritten.seen.entry(node).or_insert(Heard::at(at));
         heard.session = Some((session, at));
     }
 
@@ -64,7 +74,9 @@ impl Presence {
         if result.is_err() {
             let mut unwritten = self.lock();
             for (node, heard) in seen {
-                unwritten.seen.entry(node).or_insert(heard);
+                let newer = unwritten.seen.entry(node).or_insert(heard);
+                newer.manifest = newer.manifest.or(heard.manifest);
+                newer.session = newer.session.or(heard.session);
             }
             *self.listening_since.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
         }
@@ -88,17 +100,19 @@ async fn write(pool: &PgPool, seen: &HashMap<NodeId, Heard>) -> sqlx::Result<()>
     }
     let ids: Vec<Uuid> = seen.keys().map(|id| id.uuid()).collect();
     let times: Vec<OffsetDateTime> = seen.values().map(|heard| heard.at.into()).collect();
+    let manifests: Vec<Option<i64>> = seen.values().map(|heard| heard.manifest.map(|v| v as i64)).collect();
     let (sessions, asked): (Vec<Option<Uuid>>, Vec<Option<OffsetDateTime>>) = seen
         .values()
         .map(|heard| heard.session.map(|(id, at)| (id.uuid(), at.into())).unzip())
         .unzip();
     sqlx::query(
         // Locked in the order of ids, as everybody locks; a row that somebody holds is heard again soon.
-        "with heard as (select * from unnest($1::uuid[], $2::timestamptz[], $3::uuid[], $4::timestamptz[])
-                            as heard (id, at, session_id, asked_at)),
+        "with heard as (select * from unnest($1::uuid[], $2::timestamptz[], $3::uuid[], $4::timestamptz[], $5::bigint[])
+                            as heard (id, at, session_id, asked_at, manifest)),
               free as (select node.id from node join heard on heard.id = node.id
                        order by node.id for no key update of node skip locked)
          update node set last_seen_at = greatest(node.last_seen_at, heard.at),
+             manifest_version = coalesce(heard.manifest, node.manifest_version),
              session_heard_at = case when node.session_id = heard.session_id
                  then greatest(node.session_heard_at, heard.asked_at) else node.session_heard_at end
          from heard join free on free.id = heard.id where node.id = heard.id",
@@ -107,6 +121,7 @@ async fn write(pool: &PgPool, seen: &HashMap<NodeId, Heard>) -> sqlx::Result<()>
     .bind(times)
     .bind(sessions)
     .bind(asked)
+    .bind(manifests)
     .execute(pool)
     .await?;
     Ok(())

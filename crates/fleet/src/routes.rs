@@ -137,7 +137,8 @@ async fn identify(State(fleet): State<Fleet>, mut request: Request, next: Next) 
                 let peer = match &caller {
                     Caller::Node(node) => {
                         tracing::Span::current().record("node_id", tracing::field::display(node.node_id));
-                        fleet.presence.heard(node, fleet.app.clock.now());
+                        let manifest = manifest_of(request.headers());
+                        fleet.presence.heard(node, fleet.app.clock.now(), manifest);
                         Peer {
                             role: Role::Node,
                             id: node.node_id.to_string(),
@@ -272,6 +273,10 @@ async fn get_wait(
     let hold = tokio::time::sleep(Duration::from_millis((fleet.limits.hold_ms + jitter_ms).min(left_ms)));
     tokio::pin!(hold);
     let manifest = fleet.manifest_version();
+    if manifest_of(&headers).is_some_and(|known| known < manifest) {
+        // It was between two waits when the manifest came; it must not hear of a revocation only after this one.
+        return Ok(StatusCode::NO_CONTENT.into_response());
+    }
     let wait = fleet.dispatch.enter(me.node_id);
     loop {
         let rung = wait.rung();
@@ -279,10 +284,9 @@ async fn get_wait(
         rung.as_mut().enable();
         session::takes_tasks(&session::check(&fleet, &me, &actor, session).await?)?;
         if wait.take_work() {
-            let tasks = task::claim::claim(&fleet, me.node_id, me.epoch, session).await?;
-            let cancel = task::store::to_cancel(fleet.app.db.read(), me.node_id).await?;
-            if !tasks.is_empty() || !cancel.is_empty() {
-                return Ok(Json(WaitAnswer { tasks, cancel }).into_response());
+            let answer = task::claim::claim(&fleet, me.node_id, me.epoch, session).await?;
+            if !answer.tasks.is_empty() || !answer.cancel.is_empty() {
+                return Ok(Json(answer).into_response());
             }
         }
         tokio::select! {
@@ -297,6 +301,12 @@ async fn get_wait(
             return Ok(StatusCode::NO_CONTENT.into_response());
         }
     }
+}
+
+/// The manifest that the node's executor has, if its agent says so.
+fn manifest_of(headers: &HeaderMap) -> Option<u64> {
+    let version: u64 = headers.get(header::MANIFEST)?.to_str().ok()?.parse().ok()?;
+    i64::try_from(version).is_ok().then_some(version)
 }
 
 fn session_of(headers: &HeaderMap) -> Answer<SessionId> {

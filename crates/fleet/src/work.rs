@@ -12,11 +12,14 @@ use serde_json::json;
 use tokio::task::JoinSet;
 
 use crate::Fleet;
-use crate::metrics::{ALARMS, CONNECTIONS_CUT, IDENTITY_AGE, MANIFEST_LEFT, NODES_HELD};
+use crate::metrics::{ALARMS, CONNECTIONS_CUT, IDENTITY_AGE, NODES_HELD};
 use crate::node::state;
 use crate::node::store::{self as nodes, ProbeRule};
-use crate::task::{claim, enqueue_probe, retention, store as tasks};
+use crate::task::{self, claim, enqueue_probe, retention, store as tasks};
 use crate::trust;
+
+/// Between two looks at a busy queue.
+const LOOK_PAUSE: Duration = Duration::from_millis(2);
 
 /// Starts them. Every process with node-facing listeners runs all of them; each pass is safe to run twice at once.
 pub fn spawn(fleet: &Fleet, loops: &mut JoinSet<()>) {
@@ -59,6 +62,8 @@ async fn dispatch_loop(fleet: Fleet) {
             Ok(work) => fleet.dispatch.set_work(work),
             Err(error) => tracing::warn!(%error, "no look at the queue"),
         }
+        // Whoever comes to an idle queue is served at once; a busy one is looked at for many together.
+        tokio::time::sleep(LOOK_PAUSE).await;
         metrics::gauge!(NODES_HELD).set(fleet.dispatch.held() as f64);
     }
 }
@@ -72,27 +77,42 @@ async fn presence_loop(fleet: Fleet) {
     }
 }
 
+/// Keeps up with the manifest, does what is due with the keys, and says when a person is needed.
 async fn trust_loop(fleet: Fleet) {
     let mut news = fleet.app.wake.subscribe(Topic::Trust);
-    while fleet.running(news.look_again(Duration::from_secs(30))).await {
-        let left_ms = fleet.keyring().manifest().expires_at.since_ms(fleet.app.clock.now());
-        metrics::gauge!(MANIFEST_LEFT).set(left_ms as f64 / 1000.0);
-        if let Err(error) = reload_trust(&fleet).await {
-            tracing::error!(error = %format!("{error:#}"), "the newest manifest cannot be used; the old one stays");
+    let sweep = Duration::from_millis(fleet.limits.sweep_ms);
+    let mut told = trust::Told::default();
+    let mut trouble = None;
+    while fleet.running(news.look_again(sweep)).await {
+        let followed = trust::follow(&fleet).await;
+        if let Err(error) = &followed {
+            tracing::error!(error = %format!("{error:#}"), "the newest manifest was not looked for; the old one stays");
+        }
+        if let Err(error) = task::reissue::queued(&fleet).await {
+            tracing::warn!(code = %error.code, "tasks of a revoked key were not issued again yet");
+        }
+        let kept_up = trust::upkeep(&fleet).await.err().map(|error| error.code);
+        trust::watch_ends(&fleet, &mut told);
+        let now = match fleet.keyring().missing().is_empty() {
+            true => kept_up,
+            false => Some(Code::SigningKeyMissing),
+        };
+        if now != trouble {
+            match now {
+                Some(code) => {
+                    tracing::error!(%code, missing = ?fleet.keyring().missing(), recovery = code.recovery(), "the signing keys are not in order")
+                }
+                None => tracing::info!("the signing keys are in order again"),
+            }
+        }
+        trouble = now;
+        // What is expired is no reason to take this process away: it is the one that can mend it.
+        let unready = now.filter(|code| *code == Code::SigningKeyMissing);
+        fleet.app.readiness.set("trust", unready);
+        if matches!(followed, Ok(true)) {
+            trust::sweep_files(&fleet);
         }
     }
-}
-
-async fn reload_trust(fleet: &Fleet) -> anyhow::Result<()> {
-    let Some(bundle) = trust::bundle_latest(fleet.app.db.read()).await? else {
-        return Ok(());
-    };
-    if bundle != fleet.keyring().bundle {
-        let next = fleet.keyring().advance(&fleet.app.config.keys_dir, &bundle)?;
-        fleet.set_keyring(next);
-        fleet.dispatch.ring_all();
-    }
-    Ok(())
 }
 
 async fn task_loop(fleet: Fleet) {
@@ -129,7 +149,7 @@ pub async fn overdue_tasks(fleet: &Fleet) -> sqlx::Result<()> {
         let data = json!({ "node_id": NodeId::from(task.node_id), "type": task.task_type });
         change.event("task.unknown", TaskId::from(task.id), data);
     }
-    change.wake(Topic::Tasks);
+    change.wake(Topic::Tasks).wake(Topic::Progress);
     change.commit().await?;
     metrics::counter!(ALARMS, "code" => "task_unknown").increment(unknown.len() as u64);
     Ok(())

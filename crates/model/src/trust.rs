@@ -51,6 +51,16 @@ pub enum KeyStatus {
 }
 
 impl KeyStatus {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Published => "published",
+            Self::Active => "active",
+            Self::Retiring => "retiring",
+            Self::Retired => "retired",
+            Self::Revoked => "revoked",
+        }
+    }
+
     /// Published keys verify too, so that a standby can take over at once.
     pub const fn verifies(self) -> bool {
         matches!(self, Self::Published | Self::Active | Self::Retiring)
@@ -95,6 +105,47 @@ pub struct ManifestKey {
     pub not_before: Timestamp,
     pub not_after: Timestamp,
     pub status: KeyStatus,
+    /// When it got this status. Manifests of the first builds do not say: long ago.
+    #[serde(default = "long_ago")]
+    pub since: Timestamp,
+    /// The first manifest that listed it: whoever has that one or a later one knows the key.
+    #[serde(default)]
+    pub added_in: u64,
+}
+
+impl Manifest {
+    /// Whatever its status is.
+    pub fn key(&self, keyid: &KeyId) -> Option<&ManifestKey> {
+        self.keys.iter().find(|key| key.keyid == *keyid)
+    }
+
+    /// The one key of this purpose that signs, or the one that stands by.
+    pub fn with_status(&self, purpose: Purpose, status: KeyStatus) -> Option<&ManifestKey> {
+        self.keys
+            .iter()
+            .find(|key| key.status == status && key.purposes.contains(&purpose))
+    }
+
+    pub fn revokes(&self, keyid: &KeyId) -> bool {
+        self.key(keyid).is_some_and(|key| key.status == KeyStatus::Revoked)
+    }
+}
+
+impl Bundle {
+    /// The hash of a root under which a newcomer can verify this bundle: one that is listed and has signed. The bundle
+    /// has been verified.
+    pub fn anchor(&self) -> Result<Sha256, Code> {
+        let payload = self.delegation.payload_unverified()?;
+        let delegation: Delegation = dsse::parse_payload(&payload).map_err(|(code, _)| code)?;
+        let mut roots = delegation.roots.iter().map(|root| Sha256::of(root.as_bytes()));
+        roots
+            .find(|root| Trust::establish(root, self).is_ok())
+            .ok_or(Code::ManifestRejected)
+    }
+}
+
+fn long_ago() -> Timestamp {
+    Timestamp::from_millis(0)
 }
 
 /// The two documents as they travel and as they are kept.
@@ -167,14 +218,16 @@ impl Trust {
         now > self.manifest.expires_at || now > self.delegation.expires_at
     }
 
+    pub fn delegation(&self) -> &Delegation {
+        &self.delegation
+    }
+
     /// The key, if it is known and may verify now.
     pub fn key(&self, keyid: &KeyId, now: Timestamp) -> Result<&ManifestKey, Code> {
-        let key = self
-            .manifest
-            .keys
-            .iter()
-            .find(|k| k.keyid == *keyid)
-            .ok_or(Code::KeyUnknown)?;
+        let key = self.manifest.key(keyid).ok_or(Code::KeyUnknown)?;
+        if key.status == KeyStatus::Revoked {
+            return Err(Code::KeyRevoked);
+        }
         if !key.status.verifies() || now < key.not_before || now > key.not_after {
             return Err(Code::KeyNotUsable);
         }

@@ -76,6 +76,10 @@ settings! {
     rate_token_per_s     Kind::Count,   "1000", "Requests a second from one API token; a burst of ten seconds' worth passes";
     rate_node_per_s      Kind::Count,   "1000", "The same from one node's certificate";
     rate_address_per_s   Kind::Count,   "1000", "The same from one address, of those without either; enrolment and renewal are among them";
+    signing_key_life_s   Kind::Count,   "2592000", "A signing key is replaced by its standby after this long: 30 days";
+    signing_key_overlap_s Kind::Count,  "1200", "For how long nodes still believe a signing key that was replaced";
+    manifest_life_s      Kind::Count,   "7776000", "Life of the list of signing keys, which is signed anew after two thirds of it: 90 days";
+    rotation_silence_s   Kind::Count,   "86400", "A node silent for this long is not waited for when a signing key is replaced";
     log_format           Kind::Choice(&["auto", "json", "text"]), "auto", "Log lines: text on a terminal, JSON elsewhere";
     log_filter           Kind::Text,    "info,sqlx=warn", "What to log, as in `info,fleet=debug`";
 }

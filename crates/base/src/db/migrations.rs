@@ -17,4 +17,5 @@ migrations! {
     2 = "0002_fleet",
     3 = "0003_retention",
     4 = "0004_identity",
+    5 = "0005_trust",
 }

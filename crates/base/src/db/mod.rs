@@ -5,8 +5,8 @@
 use std::str::FromStr;
 use std::time::Duration;
 
-use sqlx::PgPool;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use sqlx::{Connection, PgPool};
 
 use crate::clock::Clock;
 use crate::tx::Limiter;
@@ -23,6 +23,13 @@ pub const APP: &str = "gpuaas_app";
 /// Put on by the audit sealer for one transaction at a time.
 pub const SEALER: &str = "gpuaas_sealer";
 
+/// Connections for reading and for writing that a process opens at most, when it needs them. Commits that wait for the
+/// disk together cost one wait, so writers may be many; two replicas still fit into a server's usual hundred.
+const READERS: u32 = 12;
+const WRITERS: u32 = 24;
+/// A connection that was used just now is not asked whether it lives: that would double the way to the server for
+/// every short query. One that has died meanwhile fails its first user, as it would have a moment later.
+const TRUSTED: Duration = Duration::from_secs(1);
 /// How long a request waits for a connection before it is told that the database is busy.
 const ACQUIRE: Duration = Duration::from_secs(5);
 
@@ -40,24 +47,36 @@ impl Db {
     /// Connects as the role that `url` names and makes sure that the server answers.
     /// `postgres:///gpuaas?host=/dir&user=gpuaas_app` is a Unix socket.
     pub async fn connect(url: &str, clock: Clock) -> sqlx::Result<Self> {
-        let db = Self::lazy(PgConnectOptions::from_str(url)?, clock, 10);
+        let db = Self::pools(PgConnectOptions::from_str(url)?, clock, READERS, WRITERS);
         sqlx::query("select 1").execute(&db.writer).await?;
         Ok(db)
     }
 
     /// Pools of at most `most` connections each, opened when first used.
     pub fn lazy(options: PgConnectOptions, clock: Clock, most: u32) -> Self {
+        Self::pools(options, clock, most, most)
+    }
+
+    fn pools(options: PgConnectOptions, clock: Clock, readers: u32, writers: u32) -> Self {
         // No statement and no lock is waited for longer than a person would wait for the answer.
         let options = options.application_name("gpuaasd").options([
             ("statement_timeout", "30s"),
             ("lock_timeout", "10s"),
             ("idle_in_transaction_session_timeout", "60s"),
         ]);
-        let pool = || PgPoolOptions::new().max_connections(most).acquire_timeout(ACQUIRE);
+        let pool = |most| {
+            PgPoolOptions::new()
+                .max_connections(most)
+                .acquire_timeout(ACQUIRE)
+                .test_before_acquire(false)
+                .before_acquire(|conn, meta| {
+                    Box::pin(async move { Ok(meta.idle_for < TRUSTED || conn.ping().await.is_ok()) })
+                })
+        };
         let read_only = options.clone().options([("default_transaction_read_only", "on")]);
         Self {
-            writer: pool().connect_lazy_with(options.clone()),
-            reader: pool().connect_lazy_with(read_only),
+            writer: pool(writers).connect_lazy_with(options.clone()),
+            reader: pool(readers).connect_lazy_with(read_only),
             options,
             clock,
             wake: Wake::new(),

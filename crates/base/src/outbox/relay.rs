@@ -13,6 +13,8 @@ use crate::wake::Topic;
 
 const SWEEP: Duration = Duration::from_secs(1);
 const BATCH: i64 = 500;
+/// Events of this long share a stamp: nobody waits for one so urgently, and each stamp waits for the disk.
+const GATHER: Duration = Duration::from_millis(10);
 /// `Last-Event-ID` resumes within a day; a week leaves time to look into something.
 const KEEP: time::Duration = time::Duration::days(7);
 const PRUNE_EVERY: u32 = 3600;
@@ -33,9 +35,13 @@ pub async fn relay(db: Db, stop: CancellationToken) {
             tracing::warn!(%error, "old events cannot be removed; trying again");
         }
         round = round.wrapping_add(1);
+        let due = async {
+            bell.look_again(SWEEP).await;
+            tokio::time::sleep(GATHER).await;
+        };
         tokio::select! {
             () = stop.cancelled() => return,
-            () = bell.look_again(SWEEP) => {}
+            () = due => {}
         }
     }
 }

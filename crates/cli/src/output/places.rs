@@ -2,14 +2,15 @@
 //! not on an operator's screen.
 
 use model::api::{
-    AuditRow, AuditVerdict, CertificateView, Enrolment, NodeView, TaskTypeView, TaskView, TokenView, WhoAmI,
+    AuditRow, AuditVerdict, BehindView, CertificateView, Enrolment, NodeView, TaskTypeView, TaskView, TokenView,
+    TrustKeyView, TrustView, WhoAmI,
 };
 use model::task::health_probe;
 use schemars::{JsonSchema, schema_for};
 use serde_json::Value;
 
 use super::column::View;
-use crate::{audit, auth, node, task, thread, token};
+use crate::{audit, auth, node, task, thread, token, trust};
 
 /// The schemas that `schema` may be: behind a reference, or one of several.
 fn unfold<'a>(root: &'a Value, schema: &'a Value) -> Vec<&'a Value> {
@@ -63,6 +64,9 @@ fn every_column_names_a_place_that_exists() {
         missing::<TaskView>(&task::VIEW),
         missing::<TaskTypeView>(&task::TYPES),
         missing::<health_probe::Output>(&thread::FINDINGS),
+        missing::<TrustView>(&trust::DOCUMENTS),
+        missing::<TrustKeyView>(&trust::KEYS),
+        missing::<BehindView>(&trust::BEHIND),
         missing::<AuditRow>(&audit::VIEW),
         missing::<AuditVerdict>(&audit::VERDICT),
         missing::<TokenView>(&token::VIEW),

@@ -29,6 +29,8 @@ async fn off_a_terminal_nothing_happens_without_yes() {
         &["node", "cert", "gpu-1", "--revoke", "0a", "--reason", "lost"],
         &["token", "rm", "gpu-1"],
         &["task", "cancel", "task_0000000000000000000000000g"],
+        &["trust", "revoke", "0a1b2c3d", "--reason", "stolen"],
+        &["trust", "rotate", "diag", "--now"],
     ] {
         let said = gpuaas(words).at(&server.url).run(&home).await;
         assert_eq!(said.exit, 2, "{words:?}");

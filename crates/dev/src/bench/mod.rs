@@ -10,12 +10,23 @@ use clap::ValueEnum;
 use crate::figures::Report;
 
 mod executor_start;
+mod pgbench;
+mod puppet;
+mod revocation;
+mod round_trip;
 pub mod sample;
 pub mod stand;
+mod start_latency;
 
 /// Every bench there is. A new one adds its line here and to `Bench::run`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Bench {
+    /// Tasks asked for, signed, claimed and landed per second, against what pgbench commits
+    RoundTrip,
+    /// From asking for a task to its handler's start, on an idle platform
+    StartLatency,
+    /// From revoking a certificate to the refusal on its live connection
+    Revocation,
     /// From exec to the answer on its socket
     ExecutorStart,
 }
@@ -24,6 +35,9 @@ impl Bench {
     /// Also the name of its file of figures.
     pub const fn as_str(self) -> &'static str {
         match self {
+            Bench::RoundTrip => "round_trip",
+            Bench::StartLatency => "start_latency",
+            Bench::Revocation => "revocation",
             Bench::ExecutorStart => "executor_start",
         }
     }
@@ -31,6 +45,9 @@ impl Bench {
     async fn run(self, place: &Place) -> anyhow::Result<Report> {
         let mut report = Report::new(self.as_str());
         match self {
+            Bench::RoundTrip => round_trip::run(place, &mut report).await?,
+            Bench::StartLatency => start_latency::run(place, &mut report).await?,
+            Bench::Revocation => revocation::run(place, &mut report).await?,
             Bench::ExecutorStart => executor_start::run(place, &mut report).await?,
         }
         Ok(report)

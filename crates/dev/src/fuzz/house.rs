@@ -228,6 +228,8 @@ fn listed(public: PublicKey, purposes: &[Purpose], status: KeyStatus, around: Ti
         not_before: around.plus_s(-86_400),
         not_after: around.plus_s(86_400),
         status,
+        since: around,
+        added_in: 1,
     }
 }
 

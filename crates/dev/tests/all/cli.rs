@@ -255,3 +255,44 @@ async fn a_task_is_cancelled_by_hand() {
     assert!(node.offered().await.tasks.is_empty());
     town.end().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_signing_keys_are_shown_replaced_and_revoked() {
+    let town = Town::start(EXE).await;
+    let operator = Operator::new(&town);
+    let shown = operator.types("trust show").await;
+    assert_eq!((shown.exit, shown.out.lines().count()), (0, 10), "{shown:?}");
+    let diag: Vec<String> = shown.cells("diag").iter().map(ToString::to_string).collect();
+    assert_eq!((diag[0].as_str(), diag[2].as_str()), ("diag", "active"));
+
+    let rotated = operator.types("trust rotate diag").await;
+    assert_eq!(rotated.exit, 0, "{rotated:?}");
+    assert_ne!(rotated.cells("diag")[1], diag[1]);
+    let asked = operator.types("trust revoke 0123456789 --reason gone").await;
+    assert_eq!(asked.exit, 2, "nobody is there to ask: {asked:?}");
+
+    let keyid = rotated.cells("diag")[1].to_owned();
+    let prefix = keyid.get(..8).expect("an id");
+    let revoked = operator
+        .types(&format!("trust revoke {prefix} --reason lost --yes --json"))
+        .await;
+    assert_eq!(revoked.exit, 0, "{revoked:?}");
+    let keys = revoked.json()["keys"].clone();
+    let keys = keys.as_array().expect("keys");
+    let status = |id: &str| {
+        keys.iter()
+            .find(|key| key["keyid"] == id)
+            .map(|key| key["status"].clone())
+    };
+    assert_eq!(status(&keyid), Some("revoked".into()));
+    let again = operator
+        .types(&format!("trust revoke {keyid} --reason lost --yes"))
+        .await;
+    assert_eq!(again.exit, 5, "{again:?}");
+    let person = operator.sees("trust show").await;
+    assert!(
+        person.out.contains("manifest_ends") && person.out.contains("KNOWN_BY"),
+        "{person:?}"
+    );
+    town.end().await;
+}

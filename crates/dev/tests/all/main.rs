@@ -5,6 +5,7 @@ mod bad_input;
 mod cli;
 mod dev_command;
 mod dispatch;
+mod keys;
 mod lifecycle;
 mod played;
 mod proxy;

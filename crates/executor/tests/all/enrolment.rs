@@ -188,7 +188,7 @@ fn trust_only_advances() {
     let result = agent.run(&place, &probe);
     assert_eq!(
         (result.outcome, result.code),
-        (Outcome::Refused, Some(Code::KeyNotUsable)),
+        (Outcome::Refused, Some(Code::KeyRevoked)),
         "its key is revoked"
     );
 }

@@ -84,6 +84,8 @@ impl House {
             not_before: from,
             not_after: to,
             status: KeyStatus::Active,
+            since: from,
+            added_in: 1,
         };
         let keys = self.task_keys.iter().map(key).collect();
         let (issued_at, expires_at) = (from, to);

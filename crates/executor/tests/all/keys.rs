@@ -112,7 +112,10 @@ fn abuse_11_keys_and_manifests() {
     }
     assert_eq!(agent.state().manifest_version, 1, "nothing of it was kept");
 
-    for (version, status) in [(6, KeyStatus::Retired), (7, KeyStatus::Revoked)] {
+    for (version, status, code) in [
+        (6, KeyStatus::Retired, Code::KeyNotUsable),
+        (7, KeyStatus::Revoked, Code::KeyRevoked),
+    ] {
         let bundle = place.house.bundle_with(version, |purpose| match purpose {
             Purpose::Diag => status,
             _ => KeyStatus::Active,
@@ -122,7 +125,7 @@ fn abuse_11_keys_and_manifests() {
         let result = agent.run(&place, &probe);
         assert_eq!(
             (result.outcome, result.code),
-            (Outcome::Refused, Some(Code::KeyNotUsable)),
+            (Outcome::Refused, Some(code)),
             "{status:?}"
         );
     }
@@ -134,4 +137,30 @@ fn abuse_11_keys_and_manifests() {
         Alg::Ed25519,
         "the only one: it comes from the manifest, never from an envelope"
     );
+}
+
+#[test]
+fn under_an_expired_manifest_the_node_only_looks() {
+    let place = Place::start(Profile::Cpu);
+    let mut agent = place.connect();
+    let (delegation, manifest) = place.house.documents(2);
+    let over = place.house.now().plus_s(-1);
+    let mut ends = [(delegation.clone(), manifest.clone()), (delegation, manifest)];
+    ends[0].1.expires_at = over;
+    // The delegation's end counts as well.
+    (ends[1].0.expires_at, ends[1].0.version, ends[1].1.version) = (over, 2, 3);
+    let calls = || place.pretend.snapshot();
+    let clean = calls();
+    for (delegation, manifest) in &ends {
+        let bundle = place.house.seal(delegation, manifest);
+        assert_eq!(agent.trust(bundle), Ok(manifest.version));
+        let account = crate::users::provision(&place, model::id::AllocationId::new());
+        let result = agent.run(&place, &account);
+        assert_eq!(
+            (result.outcome, result.code),
+            (Outcome::Refused, Some(Code::ManifestExpired))
+        );
+        assert_eq!(agent.run(&place, &place.house.probe()).outcome, Outcome::Succeeded);
+    }
+    assert_eq!(calls(), clean, "no account was made");
 }

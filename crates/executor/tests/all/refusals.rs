@@ -69,7 +69,7 @@ fn a_refusal_outlives_a_change_of_keys() {
     let mut agent = place.connect();
     assert_eq!(agent.trust(revoked(&place, 2)), Ok(2));
     let payload = provision(&place, AllocationId::new());
-    let first = refused(&mut agent, &place, &payload, Code::KeyNotUsable);
+    let first = refused(&mut agent, &place, &payload, Code::KeyRevoked);
     assert_eq!(agent.trust(place.house.bundle(3)), Ok(3));
     stands(&mut place, &payload, &first);
 }

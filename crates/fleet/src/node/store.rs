@@ -38,6 +38,9 @@ pub struct NodeRow {
     pub self_probe: Option<serde_json::Value>,
     pub created_at: OffsetDateTime,
     pub version: i64,
+    /// Operations and tasks counted so far; they rise with the task that is queued.
+    pub op_counter: i64,
+    pub task_seq: i64,
 }
 
 impl NodeRow {
@@ -276,14 +279,4 @@ pub async fn want_probe(
     .bind(serde_json::json!([{ "type": health_probe::SPEC.name }]))
     .fetch_all(from)
     .await
-}
-
-/// A probe was asked for; until one succeeds, the next waits longer.
-pub async fn probe_asked(conn: &mut PgConnection, id: NodeId, at: Timestamp) -> sqlx::Result<()> {
-    sqlx::query("update node set probe_asked_at = $2, probe_tries = probe_tries + 1 where id = $1")
-        .bind(id.uuid())
-        .bind(OffsetDateTime::from(at))
-        .execute(conn)
-        .await?;
-    Ok(())
 }

@@ -3,7 +3,7 @@
 
 use base::http::{Answer, ApiError};
 use model::id::{NodeId, SessionId};
-use model::node_api::OfferedTask;
+use model::node_api::{OfferedTask, WaitAnswer};
 use model::time::Timestamp;
 use sqlx::PgPool;
 use std::collections::HashSet;
@@ -19,11 +19,13 @@ const BATCH: i64 = 16;
 #[derive(sqlx::FromRow)]
 struct Claimed {
     id: Uuid,
-    fence: i64,
-    envelope: Vec<u8>,
+    /// None: it is to be stopped, not handed out.
+    fence: Option<i64>,
+    envelope: Option<Vec<u8>>,
 }
 
-pub async fn claim(fleet: &Fleet, node: NodeId, epoch: u64, session: SessionId) -> Answer<Vec<OfferedTask>> {
+/// What a wait is answered with: tasks for this node, and those it has that somebody wants stopped.
+pub async fn claim(fleet: &Fleet, node: NodeId, epoch: u64, session: SessionId) -> Answer<WaitAnswer> {
     let now = fleet.app.clock.now();
     let rows: Vec<Claimed> = sqlx::query_as(
         "with here as (
@@ -46,7 +48,12 @@ pub async fn claim(fleet: &Fleet, node: NodeId, epoch: u64, session: SessionId) 
                  delivered_to = $3, delivered_at = $4, version = version + 1
              from next where task.id = next.id
              returning task.id, task.fence, task.envelope, task.seq)
-         select id, fence, envelope from (select * from again union all select * from fresh) as out order by seq",
+         select id, fence, envelope from (
+             select * from again union all select * from fresh
+             union all
+             select id, null, null, 0 from task
+             where node_id = $1 and cancel_at is not null and state in ('dispatched', 'started', 'unknown')) as out
+         order by seq",
     )
     .bind(node.uuid())
     .bind(epoch as i64)
@@ -57,22 +64,26 @@ pub async fn claim(fleet: &Fleet, node: NodeId, epoch: u64, session: SessionId) 
     .bind(OffsetDateTime::from(now.plus_s(fleet.limits.lease_s)))
     .fetch_all(fleet.app.db.bookkeeping())
     .await?;
-    if rows.len() as i64 >= BATCH {
+    let lease_s = u32::try_from(fleet.limits.lease_s).map_err(ApiError::internal)?;
+    let (tasks, cancel) = (Vec::new(), Vec::new());
+    let mut answer = WaitAnswer { tasks, cancel };
+    for row in rows {
+        match (row.fence, row.envelope) {
+            (Some(fence), Some(envelope)) => answer.tasks.push(OfferedTask {
+                task_id: row.id.into(),
+                fence: fence as u64,
+                lease_s,
+                // A row that somebody else wrote may hold anything; then this is an envelope that no node accepts.
+                envelope: store::readable(&envelope),
+            }),
+            _ => answer.cancel.push(row.id.into()),
+        }
+    }
+    if answer.tasks.len() as i64 >= BATCH {
         // There may be more; the next wait looks at once.
         fleet.dispatch.ring(node);
     }
-    rows.into_iter().map(|row| offered(row, fleet.limits.lease_s)).collect()
-}
-
-fn offered(row: Claimed, lease_s: i64) -> Answer<OfferedTask> {
-    let lease_s = u32::try_from(lease_s).map_err(ApiError::internal)?;
-    Ok(OfferedTask {
-        task_id: row.id.into(),
-        fence: row.fence as u64,
-        lease_s,
-        // A row that somebody else wrote may hold anything; then this is an envelope that no node accepts.
-        envelope: store::readable(&row.envelope),
-    })
+    Ok(answer)
 }
 
 /// Nodes with something to hand out: the one query that serves every held wait of this process.

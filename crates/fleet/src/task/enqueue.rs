@@ -9,16 +9,17 @@ use model::envelope::{MAX_START_S, TaskPayload};
 use model::id::{NodeId, OpId, TaskId, derive_node_op, derive_task};
 use model::signal::Code;
 use model::state::{NodeMode, NodeState};
-use model::task::{Spec, Task, TypeVersions, health_probe};
+use model::task::{Spec, Task, TaskType, TypeVersions, health_probe};
 use model::trust::Purpose;
 use serde_json::json;
 use time::OffsetDateTime;
+use uuid::Uuid;
 
 use super::store;
 use crate::Fleet;
 use crate::intent;
 use crate::metrics::TASKS_ENQUEUED;
-use crate::node::{NodeRow, state, store as nodes};
+use crate::node::{NodeRow, state};
 
 /// Requests for a probe within this time share one task.
 const SHARE_PROBE_S: i64 = 10;
@@ -42,24 +43,89 @@ pub struct Ask {
 /// Signs and queues a task, or finds the one of the same operation that is still under way or has done it.
 pub async fn enqueue(fleet: &Fleet, change: &mut Change, ask: &Ask) -> Answer<TaskId> {
     let row = state::lock(change, ask.node).await?;
+    enqueue_on(fleet, change, &row, ask).await
+}
+
+/// The same with the node's row, locked in this change and not changed since.
+async fn enqueue_on(fleet: &Fleet, change: &mut Change, row: &NodeRow, ask: &Ask) -> Answer<TaskId> {
     let spec = ask.task.task_type().spec();
-    may_take(fleet, &row, spec)?;
+    may_take(fleet, row, spec)?;
+    let mut counters = Counters::of(row);
     let (op, intent_sha256) = match ask.cover {
-        Cover::Observes if !spec.changes_host => (node_op(change, ask.node, spec.name).await?, None),
+        Cover::Observes if !spec.changes_host => (counters.next_op(ask.node, spec.name), None),
         Cover::Observes => return Err(Code::IntentMissing.into()),
         Cover::Intent { sha256, op } => {
             intent::allows(fleet, change, sha256, op, &ask.task, ask.node).await?;
             (op, Some(sha256))
         }
     };
-    if let Some(standing) = store::standing_of_op(change.conn(), op, row.epoch).await? {
-        return Ok(standing.into());
+    let asked = Again {
+        op,
+        actor_ref: format!("{}:{}", change.actor().kind.as_str(), change.actor().id),
+        correlation_id: change.actor().correlation_id,
+    };
+    let draft = Draft {
+        row,
+        counters,
+        intent_sha256,
+        asked,
+    };
+    issue(fleet, change, ask, draft).await
+}
+
+/// Whose wish a task is, and which operation.
+pub(super) struct Again {
+    pub(super) op: OpId,
+    pub(super) actor_ref: String,
+    pub(super) correlation_id: Uuid,
+}
+
+/// The next task of an operation whose last one has ended without an effect, for the same people. The same rules.
+pub(super) async fn issue_again(fleet: &Fleet, change: &mut Change, ask: &Ask, asked: Again) -> Answer<TaskId> {
+    let row = state::lock(change, ask.node).await?;
+    let spec = ask.task.task_type().spec();
+    may_take(fleet, &row, spec)?;
+    let intent_sha256 = match ask.cover {
+        Cover::Observes if !spec.changes_host => None,
+        Cover::Observes => return Err(Code::IntentMissing.into()),
+        Cover::Intent { sha256, op } => {
+            intent::allows(fleet, change, sha256, op, &ask.task, ask.node).await?;
+            Some(sha256)
+        }
+    };
+    let draft = Draft {
+        counters: Counters::of(&row),
+        row: &row,
+        intent_sha256,
+        asked,
+    };
+    issue(fleet, change, ask, draft).await
+}
+
+/// All that is decided about a task before it is signed.
+struct Draft<'a> {
+    row: &'a NodeRow,
+    counters: Counters,
+    intent_sha256: Option<Sha256>,
+    asked: Again,
+}
+
+async fn issue(fleet: &Fleet, change: &mut Change, ask: &Ask, draft: Draft<'_>) -> Answer<TaskId> {
+    let Draft {
+        row,
+        mut counters,
+        intent_sha256,
+        asked,
+    } = draft;
+    let (op, spec) = (asked.op, ask.task.task_type().spec());
+    let standing = store::standing(change.conn(), ask.node, op, row.epoch).await?;
+    if let Some(task) = standing.task {
+        return Ok(task.into());
     }
-    if store::queued_count(change.conn(), ask.node).await? >= fleet.limits.queue_most {
+    if standing.queued >= fleet.limits.queue_most {
         return Err(Code::NodeQueueFull.into());
     }
-    let task_id = derive_task(op, store::issues_of_op(change.conn(), op).await?);
-    let seq = next_seq(change, ask.node).await?;
+    let task_id = derive_task(op, standing.issues as u32);
     let payload = TaskPayload {
         v: 1,
         aud: fleet.app.installation,
@@ -68,41 +134,57 @@ pub async fn enqueue(fleet: &Fleet, change: &mut Change, ask: &Ask) -> Answer<Ta
         intent_sha256,
         node_id: ask.node,
         node_epoch: row.epoch as u64,
-        seq,
+        seq: counters.next_seq(),
         task_type: spec.name.to_owned(),
         type_version: spec.version,
         issued_at: change.at(),
         start_by: change.at().plus_s(MAX_START_S),
         max_runtime_s: spec.max_runtime_s,
-        actor_ref: format!("{}:{}", change.actor().kind.as_str(), change.actor().id),
-        correlation_id: change.actor().correlation_id,
+        actor_ref: asked.actor_ref,
+        correlation_id: asked.correlation_id,
         params: ask.task.params(),
     };
-    insert(fleet, change, &payload, spec.purpose).await?;
+    insert(fleet, change, &payload, spec, counters).await?;
     metrics::counter!(TASKS_ENQUEUED, "type" => spec.name).increment(1);
     Ok(task_id)
 }
 
 /// A health probe of this node; one that is under way and young is shared.
 pub async fn enqueue_probe(fleet: &Fleet, change: &mut Change, node: NodeId) -> Answer<TaskId> {
-    state::lock(change, node).await?;
+    let row = state::lock(change, node).await?;
     let young = change.at().plus_s(-SHARE_PROBE_S);
     if let Some(open) = store::young_probe(change.conn(), node, young).await? {
         return Ok(open.into());
     }
-    let at = change.at();
-    nodes::probe_asked(change.conn(), node, at).await?;
     let task = Task::HealthProbe(health_probe::Params {});
-    enqueue(
-        fleet,
-        change,
-        &Ask {
-            node,
-            task,
-            cover: Cover::Observes,
-        },
-    )
-    .await
+    let cover = Cover::Observes;
+    enqueue_on(fleet, change, &row, &Ask { node, task, cover }).await
+}
+
+/// The node's counters as its locked row has them; what is drawn is written with the task.
+#[derive(Clone, Copy)]
+struct Counters {
+    op: i64,
+    seq: i64,
+}
+
+impl Counters {
+    fn of(row: &NodeRow) -> Self {
+        Self {
+            op: row.op_counter,
+            seq: row.task_seq,
+        }
+    }
+
+    fn next_op(&mut self, node: NodeId, name: &str) -> OpId {
+        self.op += 1;
+        derive_node_op(node, name, self.op as u64)
+    }
+
+    fn next_seq(&mut self) -> u64 {
+        self.seq += 1;
+        self.seq as u64
+    }
 }
 
 fn may_take(fleet: &Fleet, row: &NodeRow, spec: &Spec) -> Answer<()> {
@@ -138,31 +220,25 @@ fn may_take(fleet: &Fleet, row: &NodeRow, spec: &Spec) -> Answer<()> {
     Ok(())
 }
 
-async fn node_op(change: &mut Change, node: NodeId, name: &str) -> Answer<OpId> {
-    let counter: i64 =
-        sqlx::query_scalar("update node set op_counter = op_counter + 1 where id = $1 returning op_counter")
-            .bind(node.uuid())
-            .fetch_one(change.conn())
-            .await?;
-    Ok(derive_node_op(node, name, counter as u64))
-}
-
-async fn next_seq(change: &mut Change, node: NodeId) -> Answer<u64> {
-    let seq: i64 = sqlx::query_scalar("update node set task_seq = task_seq + 1 where id = $1 returning task_seq")
-        .bind(node.uuid())
-        .fetch_one(change.conn())
-        .await?;
-    Ok(seq as u64)
-}
-
-async fn insert(fleet: &Fleet, change: &mut Change, payload: &TaskPayload, purpose: Purpose) -> Answer<()> {
+async fn insert(
+    fleet: &Fleet,
+    change: &mut Change,
+    payload: &TaskPayload,
+    spec: &Spec,
+    counters: Counters,
+) -> Answer<()> {
     let keyring = fleet.keyring();
-    let key = keyring.task_key(purpose).ok_or(Code::KeyNotUsable)?;
+    let key = keyring.task_key(spec.purpose).ok_or(Code::SigningKeyMissing)?;
     let envelope = payload.sign(key);
     let signed = envelope.payload_unverified().map_err(ApiError::from)?;
     let payload_sha256 = Sha256::of(&signed);
     sqlx::query(
-        "insert into task (id, op_id, issue, node_id, node_epoch, seq, task_type, type_version, keyid, envelope,
+        "with counted as (
+             update node set op_counter = $16, task_seq = $5,
+                 probe_asked_at = case when $17 then $14 else probe_asked_at end,
+                 probe_tries = probe_tries + case when $17 then 1 else 0 end
+             where id = $3)
+         insert into task (id, op_id, issue, node_id, node_epoch, seq, task_type, type_version, keyid, envelope,
                            payload_sha256, intent_sha256, state, actor_ref, correlation_id, created_at, start_by)
          values ($1, $2, (select count(*)::int from task where op_id = $2), $3, $4, $5, $6, $7, $8, $9,
                  $10, $11, 'queued', $12, $13, $14, $15)",
@@ -182,6 +258,8 @@ async fn insert(fleet: &Fleet, change: &mut Change, payload: &TaskPayload, purpo
     .bind(payload.correlation_id)
     .bind(OffsetDateTime::from(payload.issued_at))
     .bind(OffsetDateTime::from(payload.start_by))
+    .bind(counters.op)
+    .bind(payload.task_type == TaskType::HealthProbe.as_str())
     .execute(change.conn())
     .await?;
     // The signature log: which key signed which bytes for which node, in the same transaction.

@@ -4,6 +4,7 @@
 
 pub mod claim;
 pub mod enqueue;
+pub mod reissue;
 pub mod result;
 pub mod retention;
 pub mod routes;

@@ -15,8 +15,7 @@ use model::task::{TaskType, health_probe};
 use serde_json::json;
 use time::OffsetDateTime;
 
-use super::TaskRow;
-use super::store;
+use super::{TaskRow, reissue, store};
 use crate::Fleet;
 use crate::identity::NodeCaller;
 use crate::metrics::{ALARMS, TASKS_ENDED};
@@ -83,7 +82,10 @@ async fn attempt(
     }
     let to = end_of(&result, &row)?;
     write(&mut change, &row, &result, to, bytes).await?;
-    if result.outcome == Outcome::Refused {
+    let revoked = result.code == Some(Code::KeyRevoked) && reissue::key_is_revoked(fleet, &mut change, &row).await?;
+    if revoked {
+        reissue::again(fleet, &mut change, &row).await?;
+    } else if result.outcome == Outcome::Refused {
         // A node that will not take what we signed: somebody wrote into our queue, or keys and clocks disagree.
         metrics::counter!(ALARMS, "code" => result.code.map_or("refused", Code::as_str)).increment(1);
     }
@@ -139,6 +141,8 @@ async fn answers_these_bytes(change: &mut Change, row: &TaskRow, result: &Result
 fn end_of(result: &ResultPayload, row: &TaskRow) -> Answer<TaskState> {
     let to = match result.outcome {
         Outcome::Succeeded => TaskState::Succeeded,
+        // It was never begun, for a reason of ours; it is issued again.
+        Outcome::Refused if result.code == Some(Code::KeyRevoked) => TaskState::Cancelled,
         Outcome::Failed | Outcome::Refused => TaskState::Failed,
         Outcome::Cancelled => TaskState::Cancelled,
         Outcome::Expired => TaskState::Expired,
@@ -192,7 +196,7 @@ async fn write(
         change.also("task.start", row.id());
         change.event("task.started", row.id(), json!({ "node_id": result.node_id }));
     }
-    change.wake(Topic::Tasks);
+    change.wake(Topic::Progress);
     Ok(())
 }
 

@@ -96,7 +96,7 @@ async fn show(
 ) -> Answer<Json<TaskView>> {
     let hold = Duration::from_secs(query.wait_s.unwrap_or(0).min(HOLD_MOST_S));
     let until = tokio::time::Instant::now() + hold;
-    let mut news = fleet.app.wake.subscribe(Topic::Tasks);
+    let mut news = fleet.app.wake.subscribe(Topic::Progress);
     loop {
         let row = store::get(fleet.app.db.read(), id).await?.ok_or(Code::NotFound)?;
         let ended = row.state()?.is_end();

@@ -24,6 +24,7 @@ pub struct TaskRow {
     pub node_state_reason: Option<String>,
     pub node_epoch: i64,
     pub task_type: String,
+    pub keyid: String,
     pub payload_sha256: Vec<u8>,
     pub state: String,
     pub phase: Option<String>,
@@ -59,7 +60,7 @@ impl TaskRow {
 macro_rules! select_task {
     ($rest:literal) => {
         concat!(
-            "select t.id, t.op_id, t.node_id, n.name as node_name, n.simulated, n.state as node_state, n.state_reason as node_state_reason, t.node_epoch, t.task_type, t.payload_sha256,
+            "select t.id, t.op_id, t.node_id, n.name as node_name, n.simulated, n.state as node_state, n.state_reason as node_state_reason, t.node_epoch, t.task_type, t.keyid, t.payload_sha256,
                     t.state, t.phase, t.fence, t.cancel_at, t.actor_ref, t.correlation_id, t.created_at, t.start_by,
                     t.dispatched_at, t.started_at, t.ended_at, t.lease_until, t.code, t.detail, t.timings, t.undone,
                     t.output, t.result, t.version
@@ -81,6 +82,29 @@ pub async fn lock(change: &mut Change, id: TaskId) -> sqlx::Result<Option<TaskRo
         .bind(id.uuid())
         .fetch_optional(change.conn())
         .await
+}
+
+/// What is queued on a node under one of these keys, in the order in which it was asked for.
+pub(super) async fn queued_under(change: &mut Change, node: NodeId, keys: &[String]) -> sqlx::Result<Vec<TaskRow>> {
+    sqlx::query_as(select_task!(
+        "where t.node_id = $1 and t.state = 'queued' and t.keyid = any($2) order by t.seq for update of t"
+    ))
+    .bind(node.uuid())
+    .bind(keys)
+    .fetch_all(change.conn())
+    .await
+}
+
+/// Was something else asked for under the same intent since? Then this one's time is over.
+pub(super) async fn overtaken(conn: &mut PgConnection, row: &TaskRow) -> sqlx::Result<bool> {
+    sqlx::query_scalar(
+        "select exists (select from task t join task later on later.intent_sha256 = t.intent_sha256
+                          and later.node_id = t.node_id and later.seq > t.seq and later.op_id <> t.op_id
+                        where t.id = $1)",
+    )
+    .bind(row.id)
+    .fetch_one(conn)
+    .await
 }
 
 /// What a list is narrowed to.
@@ -109,26 +133,32 @@ pub async fn list(pool: &PgPool, filter: &Filter, page: &Page) -> sqlx::Result<V
     .await
 }
 
-/// The task of an operation that is under way, or that has done it in this epoch of its node: whoever asks again
-/// because the answer was lost hears of that one. An operation that ended otherwise may be tried again.
-pub async fn standing_of_op(conn: &mut PgConnection, op: OpId, epoch: i64) -> sqlx::Result<Option<Uuid>> {
-    sqlx::query_scalar(
-        "select id from task where op_id = $1
-           and (state in ('queued', 'dispatched', 'started', 'unknown') or (state = 'succeeded' and node_epoch = $2))
-         order by issue desc limit 1",
-    )
-    .bind(op.uuid())
-    .bind(epoch)
-    .fetch_optional(conn)
-    .await
+/// What an operation and its node's queue look like before a task is added. Look only under the node's lock.
+#[derive(Clone, Debug, sqlx::FromRow)]
+pub struct Standing {
+    /// The task of the operation that is under way, or that has done it in this epoch of its node: whoever asks again
+    /// because the answer was lost hears of that one. An operation that ended otherwise may be tried again.
+    pub task: Option<Uuid>,
+    /// Tasks of this operation so far.
+    pub issues: i64,
+    /// Tasks of any operation that this node has not been given yet.
+    pub queued: i64,
 }
 
-pub async fn issues_of_op(conn: &mut PgConnection, op: OpId) -> sqlx::Result<u32> {
-    let n: i64 = sqlx::query_scalar("select count(*) from task where op_id = $1")
-        .bind(op.uuid())
-        .fetch_one(conn)
-        .await?;
-    Ok(n as u32)
+/// One look for all of it: each further one would be a way to the server and back under the node's lock.
+pub async fn standing(conn: &mut PgConnection, node: NodeId, op: OpId, epoch: i64) -> sqlx::Result<Standing> {
+    sqlx::query_as(
+        "select (select id from task where op_id = $1
+                   and (state in ('queued', 'dispatched', 'started', 'unknown') or (state = 'succeeded' and node_epoch = $3))
+                 order by issue desc limit 1) as task,
+                (select count(*) from task where op_id = $1) as issues,
+                (select count(*) from task where node_id = $2 and state = 'queued') as queued",
+    )
+    .bind(op.uuid())
+    .bind(node.uuid())
+    .bind(epoch)
+    .fetch_one(conn)
+    .await
 }
 
 pub async fn open_count(conn: &mut PgConnection, node: NodeId) -> sqlx::Result<i64> {
@@ -140,18 +170,18 @@ pub async fn open_count(conn: &mut PgConnection, node: NodeId) -> sqlx::Result<i
     .await
 }
 
-pub async fn queued_count(conn: &mut PgConnection, node: NodeId) -> sqlx::Result<i64> {
-    sqlx::query_scalar("select count(*) from task where node_id = $1 and state = 'queued'")
-        .bind(node.uuid())
-        .fetch_one(conn)
-        .await
-}
-
 /// A probe that is still under way and young enough to share.
 pub async fn young_probe(conn: &mut PgConnection, node: NodeId, after: Timestamp) -> sqlx::Result<Option<Uuid>> {
     sqlx::query_scalar(
-        "select id from task where node_id = $1 and task_type = 'diag.health_probe'
-           and state in ('queued', 'dispatched', 'started') and created_at > $2 order by created_at desc limit 1",
+        // Two looks, each by its own small index, however many probes have ended lately.
+        "select id from (
+             select id, created_at from task
+             where node_id = $1 and state = 'queued' and task_type = 'diag.health_probe' and created_at > $2
+             union all
+             select id, created_at from task
+             where node_id = $1 and state in ('dispatched', 'started', 'unknown') and state <> 'unknown'
+               and task_type = 'diag.health_probe' and created_at > $2) as young
+         order by created_at desc limit 1",
     )
     .bind(node.uuid())
     .bind(OffsetDateTime::from(after))
@@ -195,7 +225,7 @@ pub async fn lose(change: &mut Change, node: NodeId, keep_epoch: Option<u64>) ->
     for task in &lost {
         ended(change, task, TaskState::Failed, Code::NodeLost);
     }
-    change.wake(Topic::Tasks);
+    change.wake(Topic::Tasks).wake(Topic::Progress);
     Ok(())
 }
 
@@ -249,7 +279,7 @@ pub async fn cancel(change: &mut Change, row: &TaskRow) -> Answer<()> {
             return Err(ApiError::new(Code::StateConflict).message(format!("the task has already {end}")));
         }
     }
-    change.wake(Topic::Tasks);
+    change.wake(Topic::Tasks).wake(Topic::Progress);
     Ok(())
 }
 

@@ -6,19 +6,16 @@ use std::path::Path;
 use base::App;
 use base::tx::Actor;
 use model::digest::Sha256;
-use model::dsse::{self, Envelope};
+use model::dsse;
 use model::key::SigningKey;
-use model::time::Timestamp;
-use model::trust::{
-    Alg, Bundle, DELEGATION_TYPE, Delegation, KeyStatus, MANIFEST_TYPE, Manifest, ManifestKey, Purpose,
-};
+use model::trust::{DELEGATION_TYPE, Delegation, MANIFEST_TYPE};
 
-use super::Keyring;
-use super::keyring::{KeyringError, make_dir, task_key_path, write_new};
+use super::draft::{Draft, Terms};
+use super::files::{self, make_dir, write_new};
+use super::keyring::{Keyring, KeyringError};
 use super::store;
 use crate::certificate::Ca;
 
-const MANIFEST_DAYS: i64 = 90;
 const DELEGATION_DAYS: i64 = 365;
 const DAY_S: i64 = 86_400;
 
@@ -32,8 +29,11 @@ pub struct InitReport {
 
 /// Makes the key directory and stores the first bundle.
 pub async fn init(app: &App, dir: &Path, dev: bool) -> anyhow::Result<InitReport> {
-    if let Some(newest) = store::bundle_latest(app.db.read()).await? {
-        let keyring = Keyring::load(dir, app.installation, &newest)?;
+    if store::any(app.db.read()).await? {
+        let keyring = Keyring::load(dir, app.installation)?;
+        if let Some((purpose, keyid)) = keyring.missing().first().copied() {
+            return Err(KeyringError::Missing { purpose, keyid }.into());
+        }
         return Ok(InitReport {
             root_sha256: keyring.root_sha256(),
             made: false,
@@ -42,16 +42,12 @@ pub async fn init(app: &App, dir: &Path, dev: bool) -> anyhow::Result<InitReport
     if !dir.join("manifest.json").exists() {
         make_keys(app, dir, dev)?;
     }
-    let bundle = Bundle {
-        delegation: read(dir, "delegation.json")?,
-        manifest: read(dir, "manifest.json")?,
-    };
-    let keyring = Keyring::load(dir, app.installation, &bundle)?;
+    let keyring = Keyring::load(dir, app.installation)?;
     let mut change = app
         .db
         .change(&Actor::system("trust-init"), "trust.init", app.installation)
         .await?;
-    store::bundle_put(&mut change, keyring.manifest().version, &bundle).await?;
+    store::bundle_put(&mut change, keyring.manifest().version, &keyring.bundle).await?;
     change.event(
         "trust.published",
         app.installation,
@@ -82,23 +78,11 @@ fn make_keys(app: &App, dir: &Path, dev: bool) -> anyhow::Result<()> {
         manifest_key: manifest_key.public(),
         expires_at: now.plus_s(DELEGATION_DAYS * DAY_S),
     };
-    let mut keys = Vec::new();
-    for purpose in Purpose::ALL {
-        // The standby is published from the first day, so that every node knows the next key before it is needed.
-        for status in [KeyStatus::Active, KeyStatus::Published] {
-            keys.push(task_key(&new, purpose, status, now)?);
-        }
-    }
-    let manifest = Manifest {
-        aud: app.installation,
-        version: 1,
-        issued_at: now,
-        expires_at: now.plus_s(MANIFEST_DAYS * DAY_S),
-        keys,
-    };
+    let draft = Draft::first(app.installation, now, Terms::from_config(&app.config));
+    files::write_task_keys(&new, &draft.fresh)?;
     Ca::create(&new, dev, now)?;
     let delegation = dsse::sign_json(DELEGATION_TYPE, &delegation, &[&root]);
-    let manifest = dsse::sign_json(MANIFEST_TYPE, &manifest, &[&manifest_key]);
+    let manifest = dsse::sign_json(MANIFEST_TYPE, &draft.manifest, &[&manifest_key]);
     write_new(&new.join("delegation.json"), &delegation.to_bytes())?;
     write_new(&new.join("manifest.json"), &manifest.to_bytes())?;
     std::fs::File::open(&new)?.sync_all()?;
@@ -117,23 +101,4 @@ fn fresh(path: &Path) -> Result<SigningKey, KeyringError> {
     let key = SigningKey::generate();
     write_new(path, key.to_text().as_bytes())?;
     Ok(key)
-}
-
-fn task_key(dir: &Path, purpose: Purpose, status: KeyStatus, now: Timestamp) -> Result<ManifestKey, KeyringError> {
-    let key = SigningKey::generate();
-    write_new(&task_key_path(dir, purpose, key.keyid()), key.to_text().as_bytes())?;
-    Ok(ManifestKey {
-        keyid: key.keyid(),
-        alg: Alg::Ed25519,
-        public: key.public(),
-        purposes: vec![purpose],
-        not_before: now.plus_s(-DAY_S),
-        not_after: now.plus_s(DELEGATION_DAYS * DAY_S),
-        status,
-    })
-}
-
-fn read(dir: &Path, name: &str) -> anyhow::Result<Envelope> {
-    let bytes = std::fs::read(dir.join(name))?;
-    Envelope::parse(&bytes).map_err(|code| anyhow::anyhow!("{name}: {code}"))
 }

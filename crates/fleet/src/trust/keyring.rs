@@ -1,18 +1,19 @@
-//! The key files of the control plane, one per purpose, each 0600. Only a process with the api role loads them.
+//! What this process believes and what it can sign with. What is believed begins with the documents in our own key
+//! directory and only advances; a bundle from the database counts only if it follows from there, because whoever can
+//! write rows could otherwise bring a root of their own. A key whose file is not here is not signed with: the one
+//! before it goes on as long as nodes believe it, and then nothing is signed.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::io::Write;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use model::digest::Sha256;
-use model::dsse::{self, Envelope};
 use model::id::InstallationId;
 use model::key::{KeyId, PublicKey, SigningKey};
 use model::signal::Code;
 use model::time::Timestamp;
 use model::trust::{Bundle, Delegation, KeyStatus, Manifest, Purpose, Trust};
+
+use super::files;
 
 /// What signs, and with which key right now.
 #[derive(Clone, Debug)]
@@ -22,6 +23,7 @@ pub struct Keyring {
     trust: Trust,
     root_sha256: Sha256,
     tasks: BTreeMap<Purpose, SigningKey>,
+    missing: Vec<(Purpose, KeyId)>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -30,7 +32,7 @@ pub enum KeyringError {
     File { path: PathBuf, source: std::io::Error },
     #[error("{}: not a key file of this platform", path.display())]
     Malformed { path: PathBuf },
-    #[error("the manifest in the database is not the one of these keys: {0}")]
+    #[error("these documents do not follow from the ones that are believed: {0}")]
     Manifest(Code),
     #[error("these keys belong to {keys}, and the database to {database}")]
     OtherInstallation {
@@ -42,62 +44,72 @@ pub enum KeyringError {
 }
 
 impl Keyring {
-    /// Loads the active key of every purpose that the newest manifest names. What is trusted begins with the root in
-    /// our own key directory; a bundle from the database only counts if it follows from there, because whoever can
-    /// write rows could otherwise bring a root of their own.
-    pub fn load(dir: &Path, aud: InstallationId, newest: &Bundle) -> Result<Self, KeyringError> {
-        let own = Bundle {
-            delegation: read_document(&dir.join("delegation.json"))?,
-            manifest: read_document(&dir.join("manifest.json"))?,
-        };
-        let root_sha256 = first_root(&own)?;
-        let trust = Trust::establish(&root_sha256, &own).map_err(KeyringError::Manifest)?;
+    /// As of the newest documents that the key directory has seen.
+    pub fn load(dir: &Path, aud: InstallationId) -> Result<Self, KeyringError> {
+        let bundle = files::newest(dir)?;
+        let root_sha256 = bundle.anchor().map_err(KeyringError::Manifest)?;
+        let trust = Trust::establish(&root_sha256, &bundle).map_err(KeyringError::Manifest)?;
         if trust.aud() != aud {
             return Err(KeyringError::OtherInstallation {
                 keys: trust.aud(),
                 database: aud,
             });
         }
-        Self::follow(dir, &trust, root_sha256, newest)
+        let intent = files::read_key(&dir.join("intent.key"))?;
+        let keyring = Self {
+            bundle,
+            intent,
+            trust,
+            root_sha256,
+            tasks: BTreeMap::new(),
+            missing: Vec::new(),
+        };
+        Ok(keyring.with_files(dir))
     }
 
-    /// The keys as of a newer bundle, if it follows from what is trusted now.
+    /// As of a newer bundle, if it follows from what is believed now.
     pub fn advance(&self, dir: &Path, newest: &Bundle) -> Result<Self, KeyringError> {
-        Self::follow(dir, &self.trust, self.root_sha256, newest)
+        let trust = self.trust.advance(newest).map_err(KeyringError::Manifest)?;
+        let next = Self {
+            bundle: newest.clone(),
+            root_sha256: newest.anchor().map_err(KeyringError::Manifest)?,
+            trust,
+            ..self.clone()
+        };
+        Ok(next.with_files(dir))
     }
 
-    fn follow(dir: &Path, trusted: &Trust, root_sha256: Sha256, newest: &Bundle) -> Result<Self, KeyringError> {
-        let trust = trusted.advance(newest).map_err(KeyringError::Manifest)?;
-        let mut tasks = BTreeMap::new();
-        for key in trust
-            .manifest()
-            .keys
-            .iter()
-            .filter(|key| key.status == KeyStatus::Active)
-        {
-            for purpose in &key.purposes {
-                let path = task_key_path(dir, *purpose, key.keyid);
-                if !path.exists() {
-                    return Err(KeyringError::Missing {
-                        purpose: *purpose,
-                        keyid: key.keyid,
-                    });
-                }
-                tasks.insert(*purpose, read_key(&path)?);
+    /// Looks for the files of the active keys, again if need be.
+    pub(super) fn with_files(mut self, dir: &Path) -> Self {
+        let before = std::mem::take(&mut self.tasks);
+        self.missing.clear();
+        for purpose in Purpose::ALL {
+            let Some(active) = self.trust.manifest().with_status(purpose, KeyStatus::Active) else {
+                continue;
+            };
+            let file = files::read_key(&files::task_key_path(dir, purpose, active.keyid)).ok();
+            if let Some(key) = file.filter(|key| key.public() == active.public) {
+                self.tasks.insert(purpose, key);
+                continue;
+            }
+            self.missing.push((purpose, active.keyid));
+            let still = |key: &&SigningKey| {
+                let listed = self.trust.manifest().key(&key.keyid());
+                listed.is_some_and(|listed| listed.status.verifies())
+            };
+            if let Some(last) = before.get(&purpose).filter(still) {
+                self.tasks.insert(purpose, last.clone());
             }
         }
-        let intent = read_key(&dir.join("intent.key"))?;
-        Ok(Self {
-            bundle: newest.clone(),
-            trust,
-            intent,
-            root_sha256,
-            tasks,
-        })
+        self
     }
 
     pub fn manifest(&self) -> &Manifest {
         self.trust.manifest()
+    }
+
+    pub fn delegation(&self) -> &Delegation {
+        self.trust.delegation()
     }
 
     /// May nothing that acts be signed any more?
@@ -109,70 +121,17 @@ impl Keyring {
         self.tasks.get(&purpose)
     }
 
+    /// Active keys whose files are not in our directory.
+    pub fn missing(&self) -> &[(Purpose, KeyId)] {
+        &self.missing
+    }
+
     pub fn intent_public(&self) -> PublicKey {
         self.intent.public()
     }
 
+    /// What a newcomer pins.
     pub fn root_sha256(&self) -> Sha256 {
         self.root_sha256
     }
-}
-
-/// The root that our own delegation was made by.
-fn first_root(bundle: &Bundle) -> Result<Sha256, KeyringError> {
-    let payload = bundle.delegation.payload_unverified().map_err(KeyringError::Manifest)?;
-    let delegation: Delegation = dsse::parse_payload(&payload).map_err(|(code, _)| KeyringError::Manifest(code))?;
-    let root = delegation
-        .roots
-        .first()
-        .ok_or(KeyringError::Manifest(Code::RootMismatch))?;
-    Ok(Sha256::of(root.as_bytes()))
-}
-
-fn read_document(path: &Path) -> Result<Envelope, KeyringError> {
-    let bytes = fs::read(path).map_err(|source| KeyringError::File {
-        path: path.to_owned(),
-        source,
-    })?;
-    Envelope::parse(&bytes).map_err(|_| KeyringError::Malformed { path: path.to_owned() })
-}
-
-pub(super) fn task_key_path(dir: &Path, purpose: Purpose, keyid: KeyId) -> PathBuf {
-    dir.join(format!("task-{}-{keyid}.key", purpose.as_str()))
-}
-
-pub(super) fn read_key(path: &Path) -> Result<SigningKey, KeyringError> {
-    let text = fs::read_to_string(path).map_err(|source| KeyringError::File {
-        path: path.to_owned(),
-        source,
-    })?;
-    SigningKey::from_text(&text).map_err(|_| KeyringError::Malformed { path: path.to_owned() })
-}
-
-/// Writes a new 0600 file and syncs it. An existing one is an error: keys are made once.
-pub(crate) fn write_new(path: &Path, bytes: &[u8]) -> Result<(), KeyringError> {
-    let write = || -> std::io::Result<()> {
-        let mut file = fs::OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(path)?;
-        file.write_all(bytes)?;
-        file.sync_all()
-    };
-    write().map_err(|source| KeyringError::File {
-        path: path.to_owned(),
-        source,
-    })
-}
-
-pub(super) fn make_dir(path: &Path) -> Result<(), KeyringError> {
-    fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(path)
-        .map_err(|source| KeyringError::File {
-            path: path.to_owned(),
-            source,
-        })
 }

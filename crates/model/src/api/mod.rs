@@ -4,11 +4,16 @@ mod access;
 mod audit;
 mod node;
 mod task;
+mod trust;
 
 pub use access::{Scope, TokenCreate, TokenCreated, TokenView, WhoAmI};
 pub use audit::{AuditBreak, AuditRow, AuditVerdict};
 pub use node::{CertificateView, Enrolment, NodeCreate, NodeEnrol, NodeModeChange, NodeReason, NodeView};
 pub use task::{TaskTypeView, TaskView};
+pub use trust::{
+    BehindView, DelegationView, ManifestView, RotationView, TrustDelegate, TrustKeyView, TrustRevoke, TrustRotate,
+    TrustView, TrustWarning,
+};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -116,7 +116,7 @@ async fn insert(scene: &Scene, like: TaskId, bytes: &[u8]) -> TaskId {
     id
 }
 
-fn alarms(code: Code) -> u64 {
+pub(super) fn alarms(code: Code) -> u64 {
     let wanted = format!("{}{{code=\"{code}\"}}", fleet::metrics::ALARMS);
     let text = base::metrics::render();
     let line = text.lines().find_map(|line| line.strip_prefix(&wanted));

@@ -7,6 +7,7 @@ mod enrolment;
 mod escalation;
 mod flood;
 mod foreign_node;
+mod inserted_bundles;
 mod inserted_rows;
 mod late_results;
 mod over;
@@ -17,6 +18,5 @@ mod slow_bodies;
 mod watch;
 mod worker;
 
-use watch::connect;
-pub(crate) use watch::{audited, refused, snapshot, sql};
+pub(crate) use watch::{audited, connect, refused, snapshot, sql};
 pub(crate) use worker::{process, request};

@@ -1,0 +1,177 @@
+//! Durable task round trips per second: asked for over the public API, signed, claimed by a held wait over mutual TLS,
+//! answered with a signed result that lands; nothing is switched off. Against what the same PostgreSQL commits for
+//! pgbench with as many write transactions per round, in turns with it, so that both meet the same machine.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use base::Clock;
+use model::api::TaskView;
+use serde_json::json;
+use sqlx::PgConnection;
+use sqlx::{ConnectOptions, Connection};
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+
+use super::Place;
+use super::pgbench::PgBench;
+use super::puppet::Puppet;
+use super::sample::Sample;
+use super::stand::Stand;
+use crate::api::Api;
+use crate::figures::{Goal, Report};
+
+const CLIENTS: usize = 32;
+const ROUNDS: usize = 3;
+const ROUND: Duration = Duration::from_secs(8);
+const GOAL: f64 = 0.5;
+
+pub(super) async fn run(place: &Place, report: &mut Report) -> anyhow::Result<()> {
+    let stand = Stand::start(place, "round-trip", 1, |_| {}).await?;
+    let bare = PgBench::prepare(&stand.postgres, stand.scratch.path().to_owned()).await?;
+    let mut puppets = Vec::new();
+    for n in 0..CLIENTS {
+        puppets.push(Arc::new(Puppet::awake(&stand.api, &format!("puppet-{n}")).await?));
+    }
+    let mut conn = stand.postgres.superuser(base::db::managed::DATABASE).connect().await?;
+    measure(&puppets, &stand.api, Duration::from_secs(2)).await?; // statements prepared, caches warm
+    let (mut ours, mut limits, mut trips) = (Vec::new(), Vec::new(), Sample::default());
+    let mut spent = Spent::default();
+    let mut done = 0;
+    for _ in 0..ROUNDS {
+        let before = Spent::read(&mut conn).await?;
+        let measured = measure(&puppets, &stand.api, ROUND).await?;
+        spent.add(&before, &Spent::read(&mut conn).await?);
+        done += measured.trips.len();
+        ours.push(measured.trips.len() as f64 / measured.took.as_secs_f64());
+        trips.extend(measured.trips);
+        let transactions = (spent.writes as f64 / done as f64).round() as usize;
+        limits.push(bare.rounds_per_s(CLIENTS, transactions, ROUND.as_secs()).await?);
+    }
+    conn.close().await?;
+    stand.end().await?;
+    let (value, limit) = (mean(&ours), mean(&limits));
+    let per_trip = |count: u64| count as f64 / done as f64;
+    report.put("clients", CLIENTS as f64, "", None, Goal::None);
+    report.put(
+        "round trips per second",
+        value,
+        "/s",
+        Some(limit),
+        Goal::RatioAtLeast(GOAL),
+    );
+    report.put(
+        "write transactions per round trip",
+        per_trip(spent.writes),
+        "",
+        None,
+        Goal::None,
+    );
+    report.put(
+        "all transactions per round trip",
+        per_trip(spent.commits),
+        "",
+        None,
+        Goal::None,
+    );
+    report.put("round trip, p50", trips.p(50.0), "ms", None, Goal::None);
+    report.put("round trip, p99", trips.p(99.0), "ms", None, Goal::None);
+    Ok(())
+}
+
+fn mean(rates: &[f64]) -> f64 {
+    rates.iter().sum::<f64>() / rates.len() as f64
+}
+
+/// What the server has done since it began: transactions that wrote something have a number, others do not.
+#[derive(Default)]
+struct Spent {
+    writes: u64,
+    commits: u64,
+}
+
+impl Spent {
+    async fn read(conn: &mut PgConnection) -> anyhow::Result<Self> {
+        let (writes, commits): (i64, i64) = sqlx::query_as(
+            "select pg_snapshot_xmax(pg_current_snapshot())::text::bigint,
+                    (select xact_commit from pg_stat_database where datname = current_database())",
+        )
+        .fetch_one(conn)
+        .await?;
+        Ok(Self {
+            writes: u64::try_from(writes)?,
+            commits: u64::try_from(commits)?,
+        })
+    }
+
+    fn add(&mut self, before: &Self, after: &Self) {
+        self.writes += after.writes - before.writes;
+        self.commits += after.commits - before.commits;
+    }
+}
+
+struct Measured {
+    trips: Vec<Duration>,
+    took: Duration,
+}
+
+/// Every client asks for a probe of its node, and asks again once the result has landed.
+async fn measure(puppets: &[Arc<Puppet>], api: &Api, during: Duration) -> anyhow::Result<Measured> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let mut clients = JoinSet::new();
+    let began = Instant::now();
+    for puppet in puppets {
+        let (puppet, api, stop) = (puppet.clone(), api.at(api.url())?, stop.clone());
+        clients.spawn(client(puppet, api, stop));
+    }
+    tokio::time::sleep(during).await;
+    stop.store(true, Ordering::SeqCst);
+    let mut trips = Vec::new();
+    while let Some(ended) = clients.join_next().await {
+        trips.extend(ended??);
+    }
+    Ok(Measured {
+        trips,
+        took: began.elapsed(),
+    })
+}
+
+async fn client(puppet: Arc<Puppet>, api: Api, stop: Arc<AtomicBool>) -> anyhow::Result<Vec<Duration>> {
+    let landed = Arc::new((AtomicU64::new(0), Notify::new()));
+    let node = tokio::spawn(node(puppet.clone(), landed.clone()));
+    let path = format!("/v1/nodes/{}/probe", puppet.id);
+    let mut trips = Vec::new();
+    while !stop.load(Ordering::SeqCst) && !node.is_finished() {
+        let (count, bell) = (landed.0.load(Ordering::SeqCst), landed.1.notified());
+        tokio::pin!(bell);
+        bell.as_mut().enable();
+        let began = Instant::now();
+        let _: TaskView = api.post(&path, &json!({})).await?;
+        while landed.0.load(Ordering::SeqCst) == count && !node.is_finished() {
+            // The node may have failed meanwhile; then nothing lands any more.
+            drop(tokio::time::timeout(Duration::from_secs(1), bell.as_mut()).await);
+            bell.set(landed.1.notified());
+            bell.as_mut().enable();
+        }
+        trips.push(began.elapsed());
+    }
+    if node.is_finished() {
+        node.await??;
+    } else {
+        node.abort();
+    }
+    Ok(trips)
+}
+
+/// The node's half: wait, do nothing, answer.
+async fn node(puppet: Arc<Puppet>, landed: Arc<(AtomicU64, Notify)>) -> anyhow::Result<()> {
+    let clock = Clock::real();
+    loop {
+        for task in puppet.wait().await? {
+            puppet.land(&task, clock.now()).await?;
+            landed.0.fetch_add(1, Ordering::SeqCst);
+            landed.1.notify_waiters();
+        }
+    }
+}
