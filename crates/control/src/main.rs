@@ -114,18 +114,9 @@ async fn dispatch(command: Command) -> anyhow::Result<()> {
             run(&roles, flags.resolve()?).await
         }
         Command::Trust(Trust::Init { flags }) => one_shot(flags, async |app| admin::trust_init(app).await).await,
-        Command::Trust(Trust::ManifestKey { flags }) => {
-            print!("{}", offline::manifest_key(&flags.resolve()?)?);
-            Ok(())
-        }
-        Command::Trust(Trust::RootKey { file }) => {
-            print!("{}", offline::new_root_key(&file)?);
-            Ok(())
-        }
-        Command::Trust(Trust::Delegate(delegate)) => {
-            print!("{}", delegate.run()?);
-            Ok(())
-        }
+        Command::Trust(Trust::ManifestKey { flags }) => offline::manifest_key(&flags.resolve()?),
+        Command::Trust(Trust::RootKey { file }) => offline::new_root_key(&file),
+        Command::Trust(Trust::Delegate(delegate)) => delegate.run(),
         Command::Admin(Admin::Bootstrap { name, flags }) => {
             one_shot(flags, async |app| admin::bootstrap(app, &name).await).await
         }

@@ -42,8 +42,8 @@ pub struct Delegate {
 }
 
 impl Delegate {
-    /// The signed document, for standard output.
-    pub fn run(self) -> anyhow::Result<String> {
+    /// The signed document goes to standard output.
+    pub fn run(self) -> anyhow::Result<()> {
         let keys = self.root_keys.iter().map(|path| root_key(path));
         let keys: Vec<SigningKey> = keys.collect::<anyhow::Result<_>>()?;
         let signed = match (&self.countersign, &self.current) {
@@ -60,20 +60,21 @@ impl Delegate {
             (None, None) => anyhow::bail!("give --current or --countersign"),
         };
         let signed = signed.map_err(|code| anyhow::anyhow!("not a delegation: {code}"))?;
-        Ok(format!("{}\n", String::from_utf8_lossy(&signed.to_bytes())))
+        println!("{}", String::from_utf8_lossy(&signed.to_bytes()));
+        Ok(())
     }
 }
 
 /// `gpuaasd trust manifest-key`.
-pub fn manifest_key(config: &Config) -> anyhow::Result<String> {
-    let public = trust::make_manifest_key(&config.keys_dir)?;
-    Ok(format!("{public}\n"))
+pub fn manifest_key(config: &Config) -> anyhow::Result<()> {
+    println!("{}", trust::make_manifest_key(&config.keys_dir)?);
+    Ok(())
 }
 
 /// `gpuaasd trust root-key FILE`.
-pub fn new_root_key(path: &Path) -> anyhow::Result<String> {
-    let public = trust::make_root_key(path)?;
-    Ok(format!("{public}\n"))
+pub fn new_root_key(path: &Path) -> anyhow::Result<()> {
+    println!("{}", trust::make_root_key(path)?);
+    Ok(())
 }
 
 fn root_key(path: &Path) -> anyhow::Result<SigningKey> {

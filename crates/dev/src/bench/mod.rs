@@ -15,6 +15,7 @@ mod puppet;
 mod revocation;
 mod round_trip;
 pub mod sample;
+mod socket;
 pub mod stand;
 mod start_latency;
 

@@ -93,9 +93,9 @@ fn round(transactions: usize) -> String {
         .to_owned();
     for n in 1..transactions {
         script += if n + 1 == transactions {
-            "update round set state = 'done', result = convert_to(repeat('r', 1000), 'UTF8') where id = ':id';\n"
+            "update round set state = 'done', result = convert_to(repeat('r', 1000), 'UTF8') where id = :id;\n"
         } else {
-            "update round set state = 'dispatched', fence = nextval('fence') where id = ':id';\n"
+            "update round set state = 'dispatched', fence = nextval('fence') where id = :id;\n"
         };
     }
     script

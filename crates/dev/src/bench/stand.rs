@@ -3,15 +3,23 @@
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use base::Clock;
 use base::auth::bootstrap_admin;
 use base::config::Config;
 use base::db::managed::{Managed, Options};
+use host::pretend::Profile;
+use model::api::{Enrolment, NodeCreate, NodeView};
+use model::id::NodeId;
+use model::state::{NodeMode, NodeState};
 
 use super::Place;
 use crate::api::Api;
 use crate::platform::{Ground, Platform, keys_dir};
+use crate::simnode::{NodeDir, SimNode};
+
+const READY_WITHIN: Duration = Duration::from_secs(60);
 
 /// A directory that goes with its owner.
 pub struct Scratch(PathBuf);
@@ -69,6 +77,30 @@ impl Stand {
             api,
             scratch,
         })
+    }
+
+    /// A real agent and a real executor, each in a process of its own above a pretended host.
+    pub async fn ready_node(&self, place: &Place, name: &str) -> anyhow::Result<(NodeId, SimNode)> {
+        let profile = Profile::H100x8;
+        let body = NodeCreate {
+            name: name.to_owned(),
+            mode: Some(NodeMode::Machine),
+            board_serial: None,
+        };
+        let enrolment: Enrolment = self.api.post("/v1/nodes", &body).await?;
+        let dir = NodeDir::new(self.scratch.path().join(name))?;
+        SimNode::enrol(&dir, profile, &enrolment.token)?;
+        let node = SimNode::start(&place.exe, name, dir, profile);
+        let id = enrolment.node.id;
+        let deadline = Instant::now() + READY_WITHIN;
+        loop {
+            let seen: NodeView = self.api.get(&format!("/v1/nodes/{id}")).await?;
+            if seen.state == NodeState::Ready {
+                return Ok((id, node));
+            }
+            anyhow::ensure!(Instant::now() < deadline, "the node is {}", seen.state);
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
     }
 
     pub async fn end(self) -> anyhow::Result<()> {

@@ -9,10 +9,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use base::Clock;
-use host::pretend::Profile;
-use model::api::{Enrolment, NodeCreate, NodeView, TaskView};
+use model::api::TaskView;
 use model::id::NodeId;
-use model::state::{NodeMode, NodeState};
 use serde_json::json;
 use sqlx::{ConnectOptions, Connection, Executor, PgConnection};
 
@@ -21,7 +19,6 @@ use super::sample::Sample;
 use super::stand::Stand;
 use crate::api::Api;
 use crate::figures::{Goal, Report};
-use crate::simnode::{NodeDir, SimNode};
 
 const SAMPLES: usize = 250;
 const COMMITS: f64 = 2.0;
@@ -31,7 +28,7 @@ const GRACE_MS: f64 = 5.0;
 
 pub(super) async fn run(place: &Place, report: &mut Report) -> anyhow::Result<()> {
     let stand = Stand::start(place, "start-latency", 1, |_| {}).await?;
-    let (id, mut node) = ready_node(place, &stand).await?;
+    let (id, mut node) = stand.ready_node(place, "idle").await?;
     let mut disk = Disk::prepare(&stand).await?;
     let (mut latency, mut commits, mut syncs) = (Sample::default(), Sample::default(), Sample::default());
     for _ in 0..SAMPLES {
@@ -58,29 +55,6 @@ pub(super) async fn run(place: &Place, report: &mut Report) -> anyhow::Result<()
     );
     report.put("asked to started, idle, p99", latency.p(99.0), "ms", None, Goal::None);
     Ok(())
-}
-
-async fn ready_node(place: &Place, stand: &Stand) -> anyhow::Result<(NodeId, SimNode)> {
-    let (name, profile) = ("idle", Profile::H100x8);
-    let body = NodeCreate {
-        name: name.to_owned(),
-        mode: Some(NodeMode::Machine),
-        board_serial: None,
-    };
-    let enrolment: Enrolment = stand.api.post("/v1/nodes", &body).await?;
-    let dir = NodeDir::new(stand.scratch.path().join(name))?;
-    SimNode::enrol(&dir, profile, &enrolment.token)?;
-    let node = SimNode::start(&place.exe, name, dir, profile);
-    let id = enrolment.node.id;
-    let deadline = Instant::now() + Duration::from_secs(60);
-    loop {
-        let seen: NodeView = stand.api.get(&format!("/v1/nodes/{id}")).await?;
-        if seen.state == NodeState::Ready {
-            return Ok((id, node));
-        }
-        anyhow::ensure!(Instant::now() < deadline, "the node is {}", seen.state);
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
 }
 
 /// One task on an idle platform; the next begins when this one has ended and everybody waits again.
