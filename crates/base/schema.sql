@@ -156,6 +156,8 @@ table intent index CREATE UNIQUE INDEX intent_id_key ON public.intent USING btre
 table intent index CREATE UNIQUE INDEX intent_pkey ON public.intent USING btree (sha256)
 table intent owner gpuaas_owner
 table node column boot_id text
+table node column condition jsonb
+table node column condition_at timestamp with time zone
 table node column created_at timestamp with time zone not null
 table node column epoch bigint not null default 0
 table node column facts jsonb not null default '{"hostname": "", "provider": null, "private_ip": null}'::jsonb
@@ -184,6 +186,8 @@ table node column state_reason text
 table node column state_since timestamp with time zone not null
 table node column task_seq bigint not null default 0
 table node column task_types jsonb not null default '[]'::jsonb
+table node column trouble text
+table node column trouble_since timestamp with time zone
 table node column version bigint not null default 1
 table node column versions jsonb
 table node constraint node_mode_check CHECK ((mode = ANY (ARRAY['slice'::text, 'machine'::text])))

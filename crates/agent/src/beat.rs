@@ -1,8 +1,10 @@
 //! Heartbeats: what the executor holds, told to the control plane at once when a task moves and regularly while
-//! there is any. The list comes from the executor each time, so it cannot be out of date or made up here.
+//! there is any, or while it takes no tasks. The list comes from the executor each time, so it cannot be out of date
+//! or made up here. An idle node that is well says so once, and then nothing.
 
 use model::node_api::HeartbeatRequest;
-use model::socket::FromAgent;
+use model::signal::Code;
+use model::socket::{ExecutorState, FromAgent};
 use wire::stop::Stop;
 
 use crate::api::CallError;
@@ -12,34 +14,72 @@ pub(crate) async fn run(node: &Node, stop: &Stop) {
     loop {
         let due = async {
             tokio::select! {
-                () = node.executor.moved() => {}
-                () = tokio::time::sleep(node.heartbeat()) => {}
+                () = node.executor.moved() => false,
+                () = tokio::time::sleep(node.heartbeat()) => true,
             }
         };
-        if stop.or(due).await.is_none() {
+        let Some(regular) = stop.or(due).await else {
             return;
-        }
-        if stop.or(once(node)).await.is_none() {
+        };
+        let beat = async {
+            if regular {
+                regularly(node).await;
+            } else {
+                once(node).await;
+            }
+        };
+        if stop.or(beat).await.is_none() {
             return;
         }
     }
 }
 
-/// One heartbeat, if there is anything to name. Failures are the next beat's business.
+/// One heartbeat, if there is anything to tell. Failures are the next beat's business.
 pub(crate) async fn once(node: &Node) {
-    let Ok(state) = node.executor.hello().await else {
-        return;
-    };
-    if state.tasks.is_empty() && state.results_pending == 0 {
-        return;
+    if let Ok(state) = node.executor.hello().await
+        && has_news(&state)
+    {
+        tell(node, told(&state)).await;
     }
-    let request = HeartbeatRequest {
+}
+
+/// The beat that comes with time: it also tells that there is nothing more to tell, and that the executor is away.
+async fn regularly(node: &Node) {
+    match node.executor.hello().await {
+        Ok(state) if has_news(&state) || !node.told_all_clear() => tell(node, told(&state)).await,
+        Ok(_) => {}
+        Err(_) => {
+            let request = HeartbeatRequest {
+                tasks: Vec::new(),
+                results_pending: 0,
+                disk: None,
+                trouble: Some(Code::ExecutorUnreachable),
+            };
+            tell(node, request).await;
+        }
+    }
+}
+
+fn has_news(state: &ExecutorState) -> bool {
+    !state.tasks.is_empty() || state.results_pending > 0 || state.trouble.is_some()
+}
+
+fn told(state: &ExecutorState) -> HeartbeatRequest {
+    HeartbeatRequest {
         tasks: state.tasks.clone(),
         results_pending: state.results_pending,
         disk: state.disk.clone(),
-    };
+        trouble: state.trouble,
+    }
+}
+
+async fn tell(node: &Node, request: HeartbeatRequest) {
+    let all_clear = request.tasks.is_empty() && request.results_pending == 0 && request.trouble.is_none();
     match node.api.heartbeat(&request).await {
-        Ok(answer) => cancel(node, answer.cancel),
+        Ok(answer) => {
+            node.set_told_all_clear(all_clear);
+            cancel(node, answer.cancel);
+        }
         Err(error) => {
             if matches!(error, CallError::Transport(_)) {
                 node.probe_wanted.notify_one();

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -31,6 +31,8 @@ pub(crate) struct Node {
     pub(crate) renewal_wanted: Notify,
     /// Health probes that were offered; their results are preceded by a fresh self-probe.
     health_probes: Mutex<HashSet<TaskId>>,
+    /// The last heartbeat that arrived had nothing to tell.
+    told_all_clear: AtomicBool,
     heartbeat_s: AtomicU32,
     self_probe_s: AtomicU32,
     /// Polls of this run that were answered, and that were not.
@@ -59,6 +61,7 @@ impl Node {
             probe_wanted: Notify::new(),
             renewal_wanted: Notify::new(),
             health_probes: Mutex::default(),
+            told_all_clear: AtomicBool::new(false),
             heartbeat_s: AtomicU32::new(10),
             self_probe_s: AtomicU32::new(60),
             polls: AtomicU64::new(0),
@@ -85,6 +88,14 @@ impl Node {
             .store(answer.heartbeat_s.clamp(1, 60), Ordering::Relaxed);
         self.self_probe_s
             .store(answer.self_probe_s.clamp(1, 3600), Ordering::Relaxed);
+    }
+
+    pub(crate) fn told_all_clear(&self) -> bool {
+        self.told_all_clear.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_told_all_clear(&self, told: bool) {
+        self.told_all_clear.store(told, Ordering::Relaxed);
     }
 
     pub(crate) fn heartbeat(&self) -> Duration {

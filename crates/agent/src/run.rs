@@ -103,6 +103,7 @@ async fn ask_once_more(node: &Node) {
         tasks: Vec::new(),
         results_pending: 0,
         disk: None,
+        trouble: None,
     };
     if let Err(error) = node.api.heartbeat(&nothing).await {
         tracing::error!(

@@ -3,7 +3,9 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
+use ::executor::Limits;
 use host::pretend::{Pretend, Profile};
 use rustix::process::{Signal, set_parent_process_death_signal};
 use wire::stop::Stop;
@@ -17,11 +19,14 @@ pub(crate) fn child_logs() -> anyhow::Result<()> {
     Ok(())
 }
 
-pub fn executor(dir: PathBuf, profile: Profile, planted: Option<Planted>) -> anyhow::Result<ExitCode> {
+pub fn executor(dir: PathBuf, profile: Profile, odd: Odd) -> anyhow::Result<ExitCode> {
     child_logs()?;
     let dir = NodeDir::new(dir)?;
+    let takes = Duration::from_millis(odd.takes_ms);
     let mut options = dir.executor_options(profile)?;
-    match planted {
+    options.limits = odd.limits();
+    options.host = Pretend::in_directory(profile, &dir.host())?.taking(takes).host();
+    match odd.planted {
         None => {}
         Some(Planted::NoJournal) => forget_journal(&dir)?,
         Some(Planted::NoEffects) => options.host = Pretend::in_memory(profile).host(),
@@ -29,6 +34,48 @@ pub fn executor(dir: PathBuf, profile: Profile, planted: Option<Planted>) -> any
     ::executor::sandbox::enter()?;
     ::executor::run(options, ::executor::Stop::new()?)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// How a simulated host differs from a good and infinitely fast one.
+#[derive(Clone, Copy, Debug, Default, clap::Args)]
+pub struct Odd {
+    /// Every change takes this long
+    #[arg(long, default_value_t = 0)]
+    pub takes_ms: u64,
+    /// How large a new journal is made
+    #[arg(long)]
+    pub journal_bytes: Option<u64>,
+    /// With less room on the disk nothing new is taken
+    #[arg(long)]
+    pub min_free_bytes: Option<u64>,
+    /// Plant a bug
+    #[arg(long = "break")]
+    pub planted: Option<Planted>,
+}
+
+impl Odd {
+    /// As arguments of the process that plays it.
+    pub(crate) fn args(self) -> Vec<String> {
+        let planted = self.planted.iter().flat_map(|bug| ["--break", bug.as_str()]);
+        let mut args: Vec<String> = planted.map(str::to_owned).collect();
+        let numbers = [
+            ("--takes-ms", Some(self.takes_ms)),
+            ("--journal-bytes", self.journal_bytes),
+            ("--min-free-bytes", self.min_free_bytes),
+        ];
+        for (name, value) in numbers {
+            args.extend(value.into_iter().flat_map(|value| [name.to_owned(), value.to_string()]));
+        }
+        args
+    }
+
+    fn limits(self) -> Limits {
+        let usual = Limits::default();
+        Limits {
+            journal_bytes: self.journal_bytes.unwrap_or(usual.journal_bytes),
+            min_free_bytes: self.min_free_bytes.unwrap_or(usual.min_free_bytes),
+        }
+    }
 }
 
 /// A bug that a torture run must find. Planted around the executor, never in it: production binaries cannot have it.
@@ -65,6 +112,8 @@ fn forget_journal(dir: &NodeDir) -> std::io::Result<()> {
 pub fn agent(dir: PathBuf) -> anyhow::Result<ExitCode> {
     child_logs()?;
     let options = NodeDir::new(dir)?.agent_options();
-    crate::runtime()?.block_on(async { ::agent::run(options, Stop::on_signals()?).await })?;
+    // One thread, as in production.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async { ::agent::run(options, Stop::on_signals()?).await })?;
     Ok(ExitCode::SUCCESS)
 }

@@ -9,13 +9,15 @@ use crate::children::Kept;
 use crate::dice::Dice;
 
 /// For how long it waits for work to be under way.
-const WORK_WITHIN: Duration = Duration::from_millis(400);
+const WORK_WITHIN: Duration = Duration::from_secs(1);
+/// When it is, the kill comes within this time.
+const WORK_LASTS_MS: u64 = 40;
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 
 /// One or more processes that die together.
 pub struct Victim<'a> {
-    pub kind: usize,
-    pub processes: Vec<&'a Kept>,
+    /// Each with the kind that it is counted as.
+    pub processes: Vec<(usize, &'a Kept)>,
     /// How often it is chosen, among the others.
     pub weight: u64,
 }
@@ -91,11 +93,11 @@ impl Hand<'_> {
                 continue;
             }
             if let Some(watched) = &self.watched
-                && self.dice.chance(75)
+                && self.dice.chance(80)
             {
                 grows(watched).await;
                 // Not always right at the beginning of what it does.
-                tokio::time::sleep(Duration::from_millis(self.dice.roll(4))).await;
+                tokio::time::sleep(Duration::from_millis(self.dice.roll(WORK_LASTS_MS))).await;
             }
             self.kill(kills);
         }
@@ -109,9 +111,9 @@ impl Hand<'_> {
                 at -= victim.weight;
                 continue;
             }
-            for process in &victim.processes {
+            for (kind, process) in &victim.processes {
                 if process.kill() {
-                    kills.by_kind[victim.kind].fetch_add(1, Ordering::SeqCst);
+                    kills.by_kind[*kind].fetch_add(1, Ordering::SeqCst);
                 }
             }
             return;

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use dev::bench::{self, Bench};
-use dev::half::{self, Planted};
+use dev::half::{self, Odd};
 use dev::run::Wish;
 use dev::soak::Soak;
 use dev::state::default_dir;
@@ -83,8 +83,8 @@ enum Command {
         dir: PathBuf,
         #[arg(long)]
         profile: Profile,
-        #[arg(long = "break")]
-        planted: Option<Planted>,
+        #[command(flatten)]
+        odd: Odd,
     },
     #[command(hide = true)]
     Replica {
@@ -128,7 +128,7 @@ fn main() -> ExitCode {
         Command::TestPostgres { dir } => verbs::test_postgres(&dir),
         Command::Bench { benches, out, scratch } => benched(&benches, &out, scratch),
         Command::Torture(torture) => dev::torture::verb(&torture),
-        Command::Executor { dir, profile, planted } => half::executor(dir, profile, planted),
+        Command::Executor { dir, profile, odd } => half::executor(dir, profile, odd),
         Command::Replica { dir } => dev::replica::run(&dir),
         Command::Agent { dir } => half::agent(dir),
     };

@@ -9,7 +9,7 @@ use executor::Options as ExecutorOptions;
 use host::pretend::{Pretend, Profile};
 
 use crate::children::{Kept, Program};
-use crate::half::Planted;
+use crate::half::Odd;
 
 /// Where a simulated node keeps its things.
 #[derive(Clone, Debug)]
@@ -45,7 +45,7 @@ impl NodeDir {
         self.0.join("log")
     }
 
-    fn socket(&self) -> PathBuf {
+    pub fn socket(&self) -> PathBuf {
         self.0.join("x.sock")
     }
 
@@ -83,13 +83,14 @@ pub struct SimNode {
 impl SimNode {
     /// Starts the processes of a node that is, or will be, enrolled.
     pub fn start(exe: &Path, name: &str, dir: NodeDir, profile: Profile) -> Self {
-        Self::with_planted(exe, name, dir, profile, None)
+        Self::odd(exe, name, dir, profile, Odd::default())
     }
 
-    /// With a bug, to see whether anybody notices.
-    pub fn with_planted(exe: &Path, name: &str, dir: NodeDir, profile: Profile, planted: Option<Planted>) -> Self {
+    /// Slow, or with a bug, to see whether anybody notices.
+    pub fn odd(exe: &Path, name: &str, dir: NodeDir, profile: Profile, odd: Odd) -> Self {
+        let odd = odd.args();
         let mut executor = vec!["--profile", profile.as_str()];
-        executor.extend(planted.iter().flat_map(|bug| ["--break", bug.as_str()]));
+        executor.extend(odd.iter().map(String::as_str));
         let program = |what: &str, extra: &[&str]| Program {
             exe: exe.to_owned(),
             args: [what, "--dir", &dir.path().display().to_string()]

@@ -6,11 +6,13 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// Makes a directory for secrets, of ours alone, and makes sure that its name survives.
+/// Makes a directory for secrets, of ours alone, and makes sure that its name survives. What writers left there that
+/// were killed half-way goes.
 pub(crate) fn ensure_private_dir(path: &Path) -> io::Result<()> {
     let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
     made?;
     fs::set_permissions(path, PermissionsExt::from_mode(0o700))?;
+    clear_abandoned(path)?;
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => sync_dir(parent),
         _ => Ok(()),
@@ -59,7 +61,7 @@ pub(crate) fn sync_parent(path: &Path) -> io::Result<()> {
     path.parent().map_or(Ok(()), sync_dir)
 }
 
-fn sync_dir(path: &Path) -> io::Result<()> {
+pub(crate) fn sync_dir(path: &Path) -> io::Result<()> {
     let path = if path.as_os_str().is_empty() {
         Path::new(".")
     } else {
@@ -68,9 +70,28 @@ fn sync_dir(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()
 }
 
+/// Between the name of a file and the number of the process that writes it.
+const BESIDE: &str = ".new-";
+
+/// Files beside their place whose writer is dead. They may hold keys, and nobody else would ever remove them.
+fn clear_abandoned(dir: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let writer = name
+            .to_str()
+            .and_then(|name| name.rsplit_once(BESIDE)?.1.parse::<u32>().ok());
+        let abandoned = |pid: u32| pid == std::process::id() || !Path::new("/proc").join(pid.to_string()).exists();
+        if writer.is_some_and(abandoned) {
+            remove(&entry.path())?;
+        }
+    }
+    Ok(())
+}
+
 fn write_beside(path: &Path, bytes: &[u8], mode: u32) -> io::Result<PathBuf> {
     let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(format!(".new-{}", std::process::id()));
+    name.push(format!("{BESIDE}{}", std::process::id()));
     let beside = path.with_file_name(name);
     remove(&beside)?; // left by a process of the same number that died here
     let mut file = OpenOptions::new()

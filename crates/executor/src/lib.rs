@@ -13,6 +13,7 @@ mod machine;
 mod node;
 mod offer;
 mod outlet;
+mod pair;
 mod policy;
 mod refusals;
 mod result;

@@ -136,7 +136,7 @@ impl Node {
         open(&self.stranded).insert(task_id);
     }
 
-    /// Why nothing new is taken at all, if so.
+    /// Why no task can be taken at all, whatever it is, if so.
     pub(crate) fn trouble(&self) -> Option<Code> {
         let stranded = || (!open(&self.stranded).is_empty()).then_some(Code::Stuck);
         self.journal.as_ref().err().map(JournalError::code).or_else(stranded)

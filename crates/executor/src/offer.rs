@@ -69,7 +69,7 @@ fn take(node: &Node, offer: Offer) -> Result<FromExecutor, Code> {
         book: journal.book(),
         clock,
         running: &running,
-        no_room: no_room(node, journal.takes_claims()),
+        no_room: no_room(node, &journal),
     };
     match verify::judge(&offer, &here) {
         Verdict::Take { authentic, task } => {
@@ -163,8 +163,9 @@ fn busy_with(journal: &Journal) -> Vec<(TaskType, Option<String>)> {
     typed.collect()
 }
 
-fn no_room(node: &Node, journal_takes: bool) -> Option<Code> {
-    if !journal_takes {
+/// Why nothing new is taken although everything works, if so: what runs has to be able to finish.
+pub(crate) fn no_room(node: &Node, journal: &Journal) -> Option<Code> {
+    if !journal.takes_claims() {
         return Some(Code::JournalFull);
     }
     let free = machine::free_bytes(&node.options.state_dir);

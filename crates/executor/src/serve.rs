@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use model::envelope::Refusal;
 use model::id::TaskId;
-use model::node_api::HeldTask;
+use model::node_api::{Disk, HeldTask};
 use model::signal::Code;
 use model::socket::{ExecutorState, FromAgent, FromExecutor};
 
@@ -99,7 +99,14 @@ fn state(node: &Node, request_id: u64) -> FromExecutor {
         )
     };
     let (mut tasks, mut pending) = (Vec::new(), node.refusals().pending().count());
-    if let Ok(journal) = node.journal() {
+    let disk = machine::disk(&node.options.state_dir);
+    let mut trouble = node.trouble();
+    if let Ok(mut journal) = node.journal() {
+        // Nothing is offered to one that says it is full, so this is where time makes room.
+        trouble = trouble.or(node.make_room(&mut journal).err());
+        trouble = trouble
+            .or_else(|| unwritable(disk.as_ref()))
+            .or_else(|| offer::no_room(node, &journal));
         pending += journal.book().pending().count();
         let running = node.running();
         for (task_id, known) in journal.book().tasks() {
@@ -140,13 +147,18 @@ fn state(node: &Node, request_id: u64) -> FromExecutor {
         manifest_version,
         tasks,
         results_pending: u32::try_from(pending).unwrap_or(u32::MAX),
-        disk: machine::disk(&node.options.state_dir),
-        trouble: node.trouble(),
+        disk,
+        trouble,
     };
     FromExecutor::State {
         request_id,
         state: Box::new(state),
     }
+}
+
+/// The journal has its room; what a task writes elsewhere has none.
+fn unwritable(disk: Option<&Disk>) -> Option<Code> {
+    disk.filter(|disk| !disk.writable).map(|_| Code::DiskFull)
 }
 
 fn acked(node: &Node, task_id: TaskId, status: u16) {

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::device::{Device, DeviceError};
 use crate::durable;
 use crate::keys::Keys;
+use crate::pair::Pair;
 
 /// Written by `enroll`, removed when an identity has been taken.
 const OPEN_DOOR: &str = "enrolment_open";
@@ -42,8 +43,12 @@ struct Stored {
     token_audiences: Vec<String>,
 }
 
+/// The document that is kept.
+const KEPT: &str = "identity";
+
 pub(crate) struct TrustStore {
     dir: PathBuf,
+    pair: Pair,
     believed: Option<Believed>,
 }
 
@@ -57,9 +62,13 @@ impl TrustStore {
     pub(crate) fn open(state_dir: &Path, pinned_root: Option<Sha256>) -> anyhow::Result<Self> {
         let dir = state_dir.join("trust");
         durable::ensure_private_dir(&dir).with_context(|| format!("make {}", dir.display()))?;
-        let path = dir.join("identity.json");
-        let bytes = durable::read(&path).with_context(|| format!("read {}", path.display()))?;
-        let mut store = Self { dir, believed: None };
+        let path = dir.join(KEPT);
+        let (pair, bytes) = Pair::open(&dir, KEPT).with_context(|| format!("read {}", path.display()))?;
+        let mut store = Self {
+            dir,
+            pair,
+            believed: None,
+        };
         let Some(bytes) = bytes else {
             return Ok(store);
         };
@@ -210,8 +219,8 @@ impl TrustStore {
     }
 
     fn keep(&mut self, stored: Stored, trust: Trust) -> Result<(), Refusal> {
-        let json = serde_json::to_vec_pretty(&stored).map_err(unwritable)?;
-        durable::write(&self.dir.join("identity.json"), &json, 0o600).map_err(unwritable)?;
+        let json = serde_json::to_vec(&stored).map_err(unwritable)?;
+        self.pair.write(&json).map_err(unwritable)?;
         self.believed = Some(Believed { stored, trust });
         Ok(())
     }

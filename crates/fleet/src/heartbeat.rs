@@ -27,6 +27,7 @@ pub async fn beat(
     if request.tasks.len() > HELD_MOST {
         return Err(Code::FieldInvalid.into());
     }
+    fleet.presence.told(caller.node_id, request, fleet.app.clock.now());
     if !request.tasks.is_empty() {
         keep(fleet, caller, actor, session, &request.tasks).await?;
     }

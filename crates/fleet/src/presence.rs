@@ -1,11 +1,15 @@
-//! Who was heard, kept in memory and written in one statement a second: a heartbeat must not cost a transaction.
+//! Who was heard and how it said it was, kept in memory and written in one statement a second: a heartbeat must not
+//! cost a transaction.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use model::id::{NodeId, SessionId};
+use model::node_api::{Disk, HeartbeatRequest};
+use model::signal::Code;
 use model::time::Timestamp;
+use serde::{Deserialize, Serialize};
 use sqlx::PgPool;
 use time::OffsetDateTime;
 use uuid::Uuid;
@@ -27,9 +31,45 @@ impl Default for Presence {
     }
 }
 
+/// What a node's heartbeat says of the node itself, as it is kept in its row.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Told {
+    pub results_pending: u32,
+    pub disk: Option<Disk>,
+}
+
+/// Longer paths are cut: it is only for reading.
+const PATH_MOST: usize = 200;
+
+struct Condition {
+    at: Timestamp,
+    told: Told,
+    trouble: Option<Code>,
+}
+
+impl Condition {
+    /// In a form that the database takes whatever the node sent: one row that it refuses would hold up all others.
+    fn new(request: &HeartbeatRequest, at: Timestamp) -> Self {
+        let disk = request.disk.clone().map(|disk| {
+            let plain = disk.path.chars().map(|c| if c.is_control() { ' ' } else { c });
+            Disk {
+                path: plain.take(PATH_MOST).collect(),
+                ..disk
+            }
+        });
+        let told = Told {
+            results_pending: request.results_pending,
+            disk,
+        };
+        let trouble = request.trouble;
+        Self { at, told, trouble }
+    }
+}
+
 #[derive(Default)]
 struct Unwritten {
     seen: HashMap<NodeId, Heard>,
+    conditions: HashMap<NodeId, Condition>,
 }
 
 /// What was last heard of a node.
@@ -67,16 +107,33 @@ impl Presence {
         heard.session = Some((session, at));
     }
 
+    /// What a heartbeat said of the node itself; the newest word counts.
+    pub fn told(&self, node_id: NodeId, request: &HeartbeatRequest, at: Timestamp) {
+        self.lock().conditions.insert(node_id, Condition::new(request, at));
+    }
+
     /// Writes what was heard since the last time. On failure it is kept and tried again.
     pub async fn flush(&self, pool: &PgPool) -> sqlx::Result<()> {
-        let seen = std::mem::take(&mut self.lock().seen);
-        let result = write(pool, &seen).await;
+        let (seen, conditions) = {
+            let mut unwritten = self.lock();
+            (
+                std::mem::take(&mut unwritten.seen),
+                std::mem::take(&mut unwritten.conditions),
+            )
+        };
+        let result = match write(pool, &seen).await {
+            Ok(()) => write_conditions(pool, &conditions).await,
+            failed => failed,
+        };
         if result.is_err() {
             let mut unwritten = self.lock();
             for (node, heard) in seen {
                 let newer = unwritten.seen.entry(node).or_insert(heard);
                 newer.manifest = newer.manifest.or(heard.manifest);
                 newer.session = newer.session.or(heard.session);
+            }
+            for (node, condition) in conditions {
+                unwritten.conditions.entry(node).or_insert(condition);
             }
             *self.listening_since.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
         }
@@ -122,6 +179,38 @@ async fn write(pool: &PgPool, seen: &HashMap<NodeId, Heard>) -> sqlx::Result<()>
     .bind(sessions)
     .bind(asked)
     .bind(manifests)
+    .execute(pool)
+    .await?;
+    Ok(())
+}
+
+/// A row that somebody holds is told again with the next beat. An older word never replaces a newer one: a node's beats
+/// may reach two processes of ours.
+async fn write_conditions(pool: &PgPool, conditions: &HashMap<NodeId, Condition>) -> sqlx::Result<()> {
+    if conditions.is_empty() {
+        return Ok(());
+    }
+    let ids: Vec<Uuid> = conditions.keys().map(|id| id.uuid()).collect();
+    let values = || conditions.values();
+    let times: Vec<OffsetDateTime> = values().map(|condition| condition.at.into()).collect();
+    let told: Vec<_> = values().map(|condition| sqlx::types::Json(&condition.told)).collect();
+    let troubles: Vec<Option<&str>> = values().map(|condition| condition.trouble.map(Code::as_str)).collect();
+    sqlx::query(
+        "with said as (select * from unnest($1::uuid[], $2::timestamptz[], $3::jsonb[], $4::text[])
+                           as said (id, at, told, trouble)),
+              free as (select node.id from node join said on said.id = node.id
+                       order by node.id for no key update of node skip locked)
+         update node set condition = said.told, condition_at = said.at, trouble = said.trouble,
+             trouble_since = case when said.trouble is null then null
+                                  when node.trouble is not distinct from said.trouble then node.trouble_since
+                                  else said.at end
+         from said join free on free.id = said.id
+         where node.id = said.id and (node.condition_at is null or node.condition_at <= said.at)",
+    )
+    .bind(ids)
+    .bind(times)
+    .bind(told)
+    .bind(troubles)
     .execute(pool)
     .await?;
     Ok(())

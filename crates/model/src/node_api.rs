@@ -172,6 +172,9 @@ pub struct HeartbeatRequest {
     pub tasks: Vec<HeldTask>,
     pub results_pending: u32,
     pub disk: Option<Disk>,
+    /// Why this node takes no task at all, if so.
+    #[serde(default)]
+    pub trouble: Option<Code>,
 }
 
 /// A task that the executor has, from acceptance until its result is acknowledged.

@@ -18,4 +18,5 @@ migrations! {
     3 = "0003_retention",
     4 = "0004_identity",
     5 = "0005_trust",
+    6 = "0006_condition",
 }

@@ -9,7 +9,8 @@ mod tests;
 use std::collections::BTreeMap;
 
 pub use rules::{
-    all_ended, at_most_one_effect, none_failed, none_falsely_complete, none_unasked, one_holder_at_a_time, steps_once,
+    all_ended, at_most_one_effect, deaths_at_work, none_failed, none_falsely_complete, none_unasked,
+    one_holder_at_a_time, steps_once,
 };
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -124,3 +124,20 @@ pub fn one_holder_at_a_time(history: &History) -> Vec<Violation> {
     }
     found
 }
+
+/// How often whoever worked on something died between two moves of it, or in one: a run that never does that has proved
+/// little.
+pub fn deaths_at_work(history: &History, same_work: impl Fn(u32, u32) -> bool) -> u64 {
+    let mut deaths = 0;
+    for (_, whats) in history.by_key() {
+        let mut last: Option<(u32, u64)> = None;
+        for what in whats {
+            let What::Step { order, life } = what else { continue };
+            if last.is_some_and(|(before, lived)| lived != *life && same_work(before, *order)) {
+                deaths += 1;
+            }
+            last = Some((*order, *life));
+        }
+    }
+    deaths
+}

@@ -64,6 +64,8 @@ fn a_good_history_is_good() {
         ("slot", takes("b")),
     ];
     assert_eq!(judged(&good), []);
+    assert_eq!(deaths_at_work(&history(&good), |_, _| true), 2);
+    assert_eq!(deaths_at_work(&history(&good), |_, _| false), 0);
 }
 
 #[test]

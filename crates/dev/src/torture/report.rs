@@ -23,6 +23,8 @@ pub struct Outcome {
     /// It was given up, because nothing ended any more.
     pub stuck: bool,
     pub violations: Vec<Violation>,
+    /// Executors that were killed between the first and the last move of a task.
+    pub deaths_at_work: u64,
     pub events: u64,
     pub effects: u64,
 }
@@ -61,6 +63,14 @@ impl Outcome {
             let least = if weight > 0 { wish.kills / 10 } else { 0 } as f64;
             put(&format!("kill -9 of {kind}"), *count as f64, "", Goal::AtLeast(least));
         }
+        // An executor that is only ever killed while it rests proves little.
+        let least = (wish.kills * wish.victims[1]).min(wish.kills / 50) as f64;
+        put(
+            "  in the middle of a task",
+            self.deaths_at_work as f64,
+            "",
+            Goal::AtLeast(least),
+        );
         let about = |of: u64| Goal::AtLeast(about(wish.loss_pct, of));
         put("requests", self.counts.requests as f64, "", Goal::None);
         put("requests lost", self.counts.lost_requests as f64, "", Goal::None);
@@ -120,7 +130,8 @@ impl Outcome {
 fn about(pct: u64, of: u64) -> f64 {
     let share = pct as f64 / 100.0;
     let deviation = (share * (1.0 - share) / of.max(1) as f64).sqrt();
-    ((share - 4.0 * deviation) * 100.0).max(0.0)
+    let least = (share - 4.0 * deviation).max(0.0);
+    (least * 1000.0).floor() / 10.0
 }
 
 /// What a tenant's life makes of a host is counted once, however many of its differences are wrong.

@@ -11,10 +11,13 @@ use uuid::Uuid;
 use super::load::{Book, Slot};
 use super::report::Outcome;
 use super::stage::{Ground, Stage};
+use super::witness::same_task;
+use crate::children::Kept;
 use crate::dice::Dice;
-use crate::history::{History, What};
+use crate::history::{History, What, deaths_at_work};
 use crate::killer::{Hand, Kills, Victim};
 use crate::proxy::Policy;
+use crate::simnode::SimNode;
 
 /// The victims, in the order in which kills are counted.
 pub(super) const VICTIMS: [&str; 3] = ["agent", "executor", "api"];
@@ -186,6 +189,7 @@ impl Trial {
             took,
             stuck,
             violations: super::report::judge(&history),
+            deaths_at_work: deaths_at_work(&history, same_task),
             events: events.len() as u64,
             effects: events.iter().filter(|event| event.what == What::Effect).count() as u64,
         };
@@ -199,10 +203,15 @@ impl Trial {
 
 fn hands<'a>(wish: &Wish, stage: &'a Stage, dice: &mut Dice) -> Vec<Hand<'a>> {
     let [agents, executors, replicas] = wish.victims;
-    let of_node = |(_, node): &'a (_, crate::simnode::SimNode)| Hand {
+    let of_node = |(_, node): &'a (_, SimNode)| Hand {
         victims: vec![
-            victim(AGENT, agents, vec![&node.agent]),
-            victim(EXECUTOR, executors, vec![&node.executor]),
+            victim(vec![(AGENT, &node.agent)], 4 * agents),
+            victim(vec![(EXECUTOR, &node.executor)], 4 * executors),
+            // A whole node goes down now and then.
+            victim(
+                vec![(EXECUTOR, &node.executor), (AGENT, &node.agent)],
+                agents.min(executors),
+            ),
         ],
         watched: Some(node.dir.host().join("touches.jsonl")),
         pause: wish.kill_every,
@@ -211,7 +220,9 @@ fn hands<'a>(wish: &Wish, stage: &'a Stage, dice: &mut Dice) -> Vec<Hand<'a>> {
     let mut hands: Vec<Hand<'a>> = stage.nodes.iter().map(of_node).collect();
     let processes = stage.replicas.iter().map(|replica| &replica.process);
     hands.push(Hand {
-        victims: processes.map(|process| victim(API, replicas, vec![process])).collect(),
+        victims: processes
+            .map(|process| victim(vec![(API, process)], replicas))
+            .collect(),
         watched: None,
         pause: wish.kill_every,
         dice: dice.fork(),
@@ -219,12 +230,8 @@ fn hands<'a>(wish: &Wish, stage: &'a Stage, dice: &mut Dice) -> Vec<Hand<'a>> {
     hands
 }
 
-fn victim(kind: usize, weight: u64, processes: Vec<&crate::children::Kept>) -> Victim<'_> {
-    Victim {
-        kind,
-        processes,
-        weight,
-    }
+fn victim(processes: Vec<(usize, &Kept)>, weight: u64) -> Victim<'_> {
+    Victim { processes, weight }
 }
 
 /// Tells how far it is, each second; returns if nothing has ended for too long.

@@ -23,11 +23,13 @@ use wire::stop::Stop;
 
 use crate::api::Api;
 use crate::dice::Dice;
-use crate::half::Planted;
+use crate::half::{Odd, Planted};
 use crate::proxy::{Counts, Policy, Proxy, Speech};
 use crate::replica::{Listens, Replica, Settings, listens};
 use crate::simnode::{NodeDir, SimNode};
 
+/// What a useradd takes, about: long enough to be killed in the middle of it.
+const CHANGE_TAKES_MS: u64 = 20;
 /// How long a start may take on a busy machine.
 const READY_WITHIN: Duration = Duration::from_secs(90);
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -120,7 +122,12 @@ impl Stage {
         };
         let dir = NodeDir::new(ground.dir.join(name))?;
         SimNode::enrol(&dir, Profile::Cpu, &enrolment.token)?;
-        let node = SimNode::with_planted(&ground.exe, name, dir, Profile::Cpu, ground.planted);
+        let odd = Odd {
+            takes_ms: CHANGE_TAKES_MS,
+            planted: ground.planted,
+            ..Odd::default()
+        };
+        let node = SimNode::odd(&ground.exe, name, dir, Profile::Cpu, odd);
         Ok((enrolment.node.id, node))
     }
 

@@ -20,6 +20,9 @@ pub struct Torture {
     /// Times that somebody is killed with kill -9
     #[arg(long, default_value_t = 5_000)]
     pub kills: u64,
+    /// Seconds that it goes on at least
+    #[arg(long, default_value_t = 0)]
+    pub seconds: u64,
     /// Of a hundred requests, and of a hundred answers, so many are lost
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(0..=90))]
     pub loss: u64,
@@ -53,6 +56,7 @@ pub fn verb(torture: &Torture) -> anyhow::Result<ExitCode> {
         seed: torture.seed,
         tasks: torture.tasks,
         kills: torture.kills,
+        at_least: Duration::from_secs(torture.seconds),
         loss_pct: torture.loss,
         kill_every: Duration::from_millis(torture.kill_every_ms),
         ..Wish::default()

@@ -26,6 +26,12 @@ pub(super) const MOVES: [&str; 10] = [
 pub(super) const IN: [&str; 3] = ["ensure_account", "ensure_home", "ensure_keys"];
 pub(super) const OUT: [&str; 3] = ["ensure_locked", "ensure_no_files", "ensure_no_account"];
 
+/// Are both moves of moving in, or both of moving out?
+pub(super) fn same_task(one: u32, other: u32) -> bool {
+    let moves_in = |order: u32| (order as usize) < IN.len();
+    moves_in(one) == moves_in(other)
+}
+
 pub struct Witness {
     name: String,
     dir: PathBuf,

@@ -5,6 +5,7 @@ mod bad_input;
 mod cli;
 mod dev_command;
 mod dispatch;
+mod full_disk;
 mod keys;
 mod lifecycle;
 mod played;
@@ -14,6 +15,7 @@ mod renewal;
 mod restarts;
 mod retention;
 mod survival;
+mod sweep;
 mod torture;
 mod walk;
 

@@ -65,6 +65,7 @@ impl Puppet {
             tasks: Vec::new(),
             results_pending: 0,
             disk: None,
+            trouble: None,
         }
     }
 

@@ -244,6 +244,7 @@ impl Puppet {
             }],
             results_pending: 0,
             disk: None,
+            trouble: None,
         }
     }
 

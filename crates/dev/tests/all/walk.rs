@@ -32,6 +32,10 @@ async fn a_signed_task_reaches_the_host_and_its_result_comes_back() {
         "the pretended host has the account"
     );
 
+    // Whoever asks again, because the answer was lost, hears of the task that has done it.
+    let again = tenant.ask(&town, node, intent, tenant.provision()).await;
+    assert_eq!(again, made, "one operation, one task");
+
     let gone = tenant.ask(&town, node, intent, tenant.deprovision()).await;
     let task = town.until_task(gone, TaskState::is_end).await;
     assert_eq!(task.state, TaskState::Succeeded, "{task:?}");

@@ -3,6 +3,8 @@
 //! middle is reported and stops everything, because something was.
 
 mod book;
+#[cfg(test)]
+mod damage;
 mod entry;
 mod frame;
 mod tape;

@@ -3,7 +3,7 @@
 //! then only known by reading it again.
 
 use std::fs::{File, OpenOptions};
-use std::io;
+use std::io::{self, Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -61,6 +61,9 @@ impl Tape {
                 file.sync_data()?;
             }
             Tail::Corrupt => return Err(TapeError::Corrupt { at: scan.end }),
+        }
+        if let Some(last) = scan.frames.last() {
+            write_again(&file, scan.end - last.size(), &bytes[..scan.end])?;
         }
         let next_seq = scan.frames.last().map_or(1, |last| last.seq + 1);
         let raw = scan.frames.iter().map(|f| (f.seq, f.kind, f.body.to_vec())).collect();
@@ -149,6 +152,14 @@ impl Tape {
     pub(super) fn used(&self) -> u64 {
         self.end
     }
+}
+
+/// The record that was written last, once more. After a failed sync the kernel may still show it although the disk
+/// never took it, and all the earlier ones are durable: each was synced before the next was written.
+fn write_again(mut file: &File, from: usize, bytes: &[u8]) -> io::Result<()> {
+    file.seek(SeekFrom::Start(from as u64))?;
+    file.write_all(&bytes[from..])?;
+    file.sync_all()
 }
 
 /// The file, at least `size` long and with its blocks allocated.

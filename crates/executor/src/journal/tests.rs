@@ -18,25 +18,25 @@ use super::*;
 
 static PLACES: AtomicU32 = AtomicU32::new(0);
 
-struct Place(PathBuf);
+pub(super) struct Place(pub(super) PathBuf);
 
 impl Place {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let number = PLACES.fetch_add(1, Ordering::Relaxed);
         let dir = std::env::temp_dir().join(format!("journal-{}-{number}", std::process::id()));
         fs::create_dir_all(&dir).expect("a directory");
         Self(dir)
     }
 
-    fn open(&self) -> Result<Journal, JournalError> {
+    pub(super) fn open(&self) -> Result<Journal, JournalError> {
         Journal::open(&self.0, SIZE)
     }
 
-    fn bytes(&self) -> Vec<u8> {
+    pub(super) fn bytes(&self) -> Vec<u8> {
         fs::read(self.0.join("journal")).expect("a journal")
     }
 
-    fn put(&self, bytes: &[u8]) {
+    pub(super) fn put(&self, bytes: &[u8]) {
         fs::write(self.0.join("journal"), bytes).expect("written");
     }
 }
@@ -49,11 +49,11 @@ impl Drop for Place {
 
 const SIZE: u64 = 64 * 1024;
 
-fn at(seconds: i64) -> Timestamp {
+pub(super) fn at(seconds: i64) -> Timestamp {
     Timestamp::from_millis(1_800_000_000_000).plus_s(seconds)
 }
 
-fn claim(issued_s: i64, seq: u64, subject: Option<&str>) -> Claimed {
+pub(super) fn claim(issued_s: i64, seq: u64, subject: Option<&str>) -> Claimed {
     let payload = TaskPayload {
         v: 1,
         aud: InstallationId::new(),
@@ -87,7 +87,7 @@ fn bytes_of(task_id: TaskId) -> Sha256 {
     Sha256::of(task_id.to_string().as_bytes())
 }
 
-fn acked(task_id: TaskId, start_by: Timestamp) -> Entry {
+pub(super) fn acked(task_id: TaskId, start_by: Timestamp) -> Entry {
     Entry::Acked(Acked {
         task_id,
         payload_sha256: bytes_of(task_id),
@@ -97,7 +97,7 @@ fn acked(task_id: TaskId, start_by: Timestamp) -> Entry {
     })
 }
 
-fn done(task_id: TaskId, start_by: Timestamp, bytes: usize) -> Entry {
+pub(super) fn done(task_id: TaskId, start_by: Timestamp, bytes: usize) -> Entry {
     let result = Envelope {
         payload_type: "x".to_owned(),
         payload: "A".repeat(bytes),
@@ -133,7 +133,7 @@ fn written(place: &Place) -> Vec<TaskId> {
 }
 
 /// The book as a digest, to compare.
-fn told(journal: &Journal) -> Sha256 {
+pub(super) fn told(journal: &Journal) -> Sha256 {
     digest(&journal.book)
 }
 
@@ -142,7 +142,7 @@ fn digest(book: &Book) -> Sha256 {
 }
 
 /// What `open` makes of these bytes, without a file: the book, how many records, and whether a tail has to be cut.
-fn replay(bytes: &[u8]) -> Option<(Sha256, usize, bool)> {
+pub(super) fn replay(bytes: &[u8]) -> Option<(Sha256, usize, bool)> {
     let scan = frame::scan(bytes);
     let mut book = Book::new();
     for frame in &scan.frames {
@@ -153,7 +153,7 @@ fn replay(bytes: &[u8]) -> Option<(Sha256, usize, bool)> {
 }
 
 /// Byte offsets at which records end.
-fn ends(bytes: &[u8]) -> Vec<usize> {
+pub(super) fn ends(bytes: &[u8]) -> Vec<usize> {
     let frames = frame::scan(bytes).frames;
     let mut end = 0;
     frames

@@ -36,6 +36,10 @@ pub struct NodeRow {
     pub last_probe: Option<serde_json::Value>,
     pub last_probe_at: Option<OffsetDateTime>,
     pub self_probe: Option<serde_json::Value>,
+    pub condition: Option<serde_json::Value>,
+    pub condition_at: Option<OffsetDateTime>,
+    pub trouble: Option<String>,
+    pub trouble_since: Option<OffsetDateTime>,
     pub created_at: OffsetDateTime,
     pub version: i64,
     /// Operations and tasks counted so far; they rise with the task that is queued.

@@ -1,16 +1,20 @@
 //! A node as people see it: never a bare "waiting", always why, since when, and what to do.
 
 use base::http::{Answer, ApiError};
-use model::api::{CertificateView, NodeView, Waiting};
+use model::api::{CertificateView, NodeCondition, NodeView, Waiting};
+use model::signal::Code;
 use model::state::NodeState;
 
 use super::NodeRow;
 use crate::certificate::store::CertificateRow;
+use crate::presence::Told;
 
 pub fn view(row: NodeRow, certificate: Option<CertificateRow>) -> Answer<NodeView> {
     let state = row.state()?;
+    let condition = condition(&row);
     Ok(NodeView {
-        waiting: waiting(&row, state),
+        waiting: waiting(&row, state).or_else(|| troubled(condition.as_ref(), state)),
+        condition,
         id: row.id(),
         state,
         state_since: row.state_since.into(),
@@ -67,6 +71,31 @@ fn waiting(row: &NodeRow, state: NodeState) -> Option<Waiting> {
         reason: reason.to_owned(),
         since: row.state_since.into(),
         verb,
+    })
+}
+
+fn condition(row: &NodeRow) -> Option<NodeCondition> {
+    // Of another release it may have another shape; then there is none to show.
+    let told: Told = serde_json::from_value(row.condition.clone()?).ok()?;
+    let trouble: Option<Code> = row.trouble.as_deref().and_then(|code| code.parse().ok());
+    Some(NodeCondition {
+        told_at: row.condition_at?.into(),
+        results_pending: told.results_pending,
+        disk: told.disk,
+        trouble,
+        trouble_since: trouble.and(row.trouble_since).map(Into::into),
+        recovery: trouble.map(|code| code.recovery().to_owned()),
+    })
+}
+
+/// A node that is there and takes nothing: whoever waits for it waits for this.
+fn troubled(condition: Option<&NodeCondition>, state: NodeState) -> Option<Waiting> {
+    let condition = condition.filter(|_| state != NodeState::Removed)?;
+    let code = condition.trouble?;
+    Some(Waiting {
+        reason: format!("takes no tasks: {}", code.meaning()),
+        since: condition.trouble_since.unwrap_or(condition.told_at),
+        verb: format!("gpuaas explain {code}"),
     })
 }
 

@@ -11,6 +11,7 @@ mod users;
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 pub use fuse::Blow;
 pub use profile::{Profile, ProfileError};
@@ -30,6 +31,7 @@ struct Inner {
     state: State,
     store: Option<Store>,
     fuse: Fuse,
+    takes: Duration,
 }
 
 impl Pretend {
@@ -50,7 +52,14 @@ impl Pretend {
             state,
             store,
             fuse: Fuse::default(),
+            takes: Duration::ZERO,
         })))
+    }
+
+    /// From now on every change takes this long, as on a real machine: time enough to be killed in the middle.
+    pub fn taking(self, takes: Duration) -> Self {
+        self.inner().takes = takes;
+        self
     }
 
     pub fn host(&self) -> Host {
@@ -98,10 +107,18 @@ impl Pretend {
         tenant: &Tenant,
         effect: impl FnOnce(&Profile, &mut State) -> Result<T>,
     ) -> Result<T> {
-        if let Some(store) = &mut self.inner().store {
-            store
-                .touch(verb, tenant.name.as_str(), tenant.uid.get())
-                .doing(|| "write down a touch of the pretend host".to_owned())?;
+        let takes = {
+            let mut inner = self.inner();
+            if let Some(store) = &mut inner.store {
+                store
+                    .touch(verb, tenant.name.as_str(), tenant.uid.get())
+                    .doing(|| "write down a touch of the pretend host".to_owned())?;
+            }
+            inner.takes
+        };
+        if !takes.is_zero() {
+            // Nobody unparks it; being late or early would not matter.
+            std::thread::park_timeout(takes);
         }
         self.called((verb, tenant.name.as_str()), effect)
     }
@@ -123,6 +140,7 @@ impl Pretend {
             state,
             store,
             fuse,
+            takes: _,
         } = &mut *inner;
         let blow = fuse.count();
         if blow == Some(Blow::Before) {
@@ -131,10 +149,14 @@ impl Pretend {
         let mut changed = state.clone();
         let answer = effect(profile, &mut changed)?;
         if changed != *state {
-            if let Some(store) = store {
-                store
-                    .keep((verb, tenant), state, &changed)
-                    .doing(|| "keep the pretend host's state".to_owned())?;
+            if let Some(kept) = store
+                && let Err(error) = kept.keep((verb, tenant), state, &changed)
+            {
+                // It may have happened or not, as on a real machine: what counts is what is there now.
+                if let Ok((store, there)) = kept.reopen() {
+                    (*kept, *state) = (store, there);
+                }
+                return Err(error).doing(|| "keep the pretend host's state".to_owned());
             }
             *state = changed;
         }

@@ -64,7 +64,9 @@ impl Store {
             .create(true)
             .append(true)
             .open(dir.join("effects.jsonl"))?;
-        log.set_len(kept.log_bytes)?;
+        if log.metadata()?.len() != kept.log_bytes {
+            log.set_len(kept.log_bytes)?;
+        }
         let mut touches = OpenOptions::new()
             .create(true)
             .append(true)
@@ -82,6 +84,10 @@ impl Store {
             touches,
         };
         Ok((store, kept.state))
+    }
+
+    pub(super) fn reopen(&self) -> io::Result<(Self, State)> {
+        Self::open(&self.dir)
     }
 
     pub(super) fn keep(

@@ -8,7 +8,9 @@ mod trust;
 
 pub use access::{Scope, TokenCreate, TokenCreated, TokenView, WhoAmI};
 pub use audit::{AuditBreak, AuditRow, AuditVerdict};
-pub use node::{CertificateView, Enrolment, NodeCreate, NodeEnrol, NodeModeChange, NodeReason, NodeView};
+pub use node::{
+    CertificateView, Enrolment, NodeCondition, NodeCreate, NodeEnrol, NodeModeChange, NodeReason, NodeView,
+};
 pub use task::{TaskTypeView, TaskView};
 pub use trust::{
     BehindView, DelegationView, ManifestView, RotationView, TrustDelegate, TrustKeyView, TrustRevoke, TrustRotate,

@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use super::Waiting;
 use crate::id::NodeId;
-use crate::node_api::{Facts, Hardware, NodeProbe, Versions};
+use crate::node_api::{Disk, Facts, Hardware, NodeProbe, Versions};
+use crate::signal::Code;
 use crate::state::{NodeMode, NodeState};
 use crate::task::{TypeVersions, health_probe};
 use crate::time::Timestamp;
@@ -77,9 +78,26 @@ pub struct NodeView {
     pub last_probe: Option<health_probe::Output>,
     pub last_probe_at: Option<Timestamp>,
     pub self_probe: Option<NodeProbe>,
+    /// What its heartbeats say of the executor.
+    pub condition: Option<NodeCondition>,
     pub certificate: Option<CertificateView>,
     pub created_at: Timestamp,
     pub version: i64,
+}
+
+/// The half of a node that runs tasks, as of its last heartbeat.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct NodeCondition {
+    pub told_at: Timestamp,
+    /// Results that the control plane has not acknowledged.
+    pub results_pending: u32,
+    /// The file system of the journal.
+    pub disk: Option<Disk>,
+    /// Why it takes no task at all, if so.
+    pub trouble: Option<Code>,
+    pub trouble_since: Option<Timestamp>,
+    /// What to do about that.
+    pub recovery: Option<String>,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
