@@ -3,13 +3,16 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Instant;
 
 use anyhow::{Context, ensure};
 use base::Actor;
+use base::config::Config;
 use base::testing::eventually;
 use fleet::Fleet;
 use fleet::intent::{Authorised, sign};
 use fleet::task::{Ask, Cover, enqueue};
+use host::pretend::Profile;
 use model::api::{TaskView, TrustRotate, TrustView};
 use model::id::{AllocationId, NodeId, OpId, ProjectId, TaskId, derive_op};
 use model::intent::Wish;
@@ -18,6 +21,7 @@ use model::task::{Task, deprovision_user, provision_user};
 use model::value::SshKey;
 use serde::Deserialize;
 
+use crate::figures::{Goal, Report};
 use crate::simnode::SimNode;
 use crate::town::Town;
 
@@ -68,6 +72,52 @@ pub async fn key_rotations(town: &Town, nodes: &[(NodeId, &SimNode)], rotations:
         failed,
         unanswered: after.zip(before).map(|(after, before)| after - before).sum(),
     })
+}
+
+/// A town of its own with two nodes, rotated `count` times; the figures of it.
+pub async fn soak(exe: &str, count: u32) -> anyhow::Result<Report> {
+    let town = Town::tuned(exe, brisk).await;
+    let (a, mut first) = town.node("first", Profile::Cpu).await;
+    let (b, mut second) = town.node("second", Profile::Cpu).await;
+    let began = Instant::now();
+    let seen = key_rotations(&town, &[(a, &first), (b, &second)], count).await?;
+    let mut report = Report::new("key_rotations");
+    let told = |n: u32| f64::from(n);
+    report.put(
+        "rotations of all signing keys",
+        told(seen.rotations),
+        "",
+        None,
+        Goal::AtLeast(told(count)),
+    );
+    report.put("tasks that succeeded meanwhile", told(seen.tasks), "", None, Goal::None);
+    report.put("keys that signed them", told(seen.signers), "", None, Goal::None);
+    report.put(
+        "tasks that ended otherwise",
+        told(seen.failed),
+        "",
+        None,
+        Goal::AtMost(0.0),
+    );
+    report.put(
+        "requests of agents not answered",
+        told(seen.unanswered),
+        "",
+        None,
+        Goal::AtMost(0.0),
+    );
+    report.put("took", began.elapsed().as_secs_f64(), "s", None, Goal::None);
+    first.stop();
+    second.stop();
+    town.end().await;
+    Ok(report)
+}
+
+/// Sweeps that are seconds in production, and a short overlap, so that keys retire while somebody looks.
+pub fn brisk(config: &mut Config) {
+    config.wait_hold_s = 2;
+    config.identity_sweep_ms = 300;
+    config.signing_key_overlap_s = 3;
 }
 
 async fn rotate_all(town: &Town, rotations: u32) -> anyhow::Result<()> {

@@ -2,7 +2,7 @@
 //! counts a kill only when somebody was there to be killed, and goes on until it has had its share or is told to stop.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::children::Kept;
@@ -37,6 +37,7 @@ pub struct Hand<'a> {
 pub struct Kills {
     wanted: u64,
     until: Instant,
+    over: AtomicBool,
     by_kind: Vec<AtomicU64>,
 }
 
@@ -46,6 +47,7 @@ impl Kills {
         Self {
             wanted,
             until,
+            over: AtomicBool::new(false),
             by_kind: (0..kinds).map(|_| AtomicU64::new(0)).collect(),
         }
     }
@@ -63,7 +65,13 @@ impl Kills {
     }
 
     pub fn enough(&self) -> bool {
-        self.done() >= self.wanted && Instant::now() >= self.until
+        let had_its_share = self.done() >= self.wanted && Instant::now() >= self.until;
+        had_its_share || self.over.load(Ordering::SeqCst)
+    }
+
+    /// No more, however few there were.
+    pub fn end(&self) {
+        self.over.store(true, Ordering::SeqCst);
     }
 
     /// May more work be begun, or are the kills too far behind it?

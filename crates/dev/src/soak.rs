@@ -195,14 +195,26 @@ pub enum Soak {
         #[arg(long, value_name = "DIR", default_value = "target/bench")]
         out: PathBuf,
     },
+    /// Signing keys replaced under load, all purposes at once
+    Keys {
+        /// How many times
+        #[arg(long, default_value_t = 20)]
+        count: u32,
+        /// Where to write the figures as JSON
+        #[arg(long, value_name = "DIR", default_value = "target/bench")]
+        out: PathBuf,
+    },
 }
 
 impl Soak {
     /// Exit 0 only if nothing failed.
     pub fn run(self) -> anyhow::Result<ExitCode> {
         let exe = std::env::current_exe()?.display().to_string();
-        let Self::Rotations { nodes, count, out } = self;
-        let report = crate::runtime()?.block_on(watched(&exe, nodes, count));
+        let runtime = crate::runtime()?;
+        let (report, out) = match self {
+            Self::Rotations { nodes, count, out } => (runtime.block_on(watched(&exe, nodes, count)), out),
+            Self::Keys { count, out } => (runtime.block_on(crate::key_rotations::soak(&exe, count))?, out),
+        };
         report.write(&out)?;
         Ok(if report.ok() {
             ExitCode::SUCCESS

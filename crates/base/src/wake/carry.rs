@@ -26,13 +26,16 @@ pub async fn send(db: Db, stop: CancellationToken) {
             () = stop.cancelled() => return,
             () = wake.inner.unsent.notified() => {}
         }
-        tokio::time::sleep(COALESCE).await;
         let topics = wake.take_dirty();
         if topics.is_empty() {
             continue;
         }
         match notify(&mut conn, db.connect_options(), &wake, &topics).await {
-            Ok(()) => pause = RETRY_FIRST,
+            Ok(()) => {
+                pause = RETRY_FIRST;
+                // After, not before: the first of many is heard at once, the others share the next one.
+                tokio::time::sleep(COALESCE).await;
+            }
             Err(error) => {
                 tracing::warn!(%error, "wake-up not sent; others will find the work by their sweep until it is");
                 conn = None;

@@ -44,6 +44,41 @@ async fn a_change_writes_row_event_and_audit_together() {
 }
 
 #[tokio::test]
+async fn what_a_change_tells_is_all_there_and_in_its_order() {
+    let test = TestDb::new().await;
+    let db = test.db();
+    let node = NodeId::new();
+    let mut change = db.change(&Actor::system("test"), "step.0", node).await.expect("opens");
+    let actions = ["step.1", "step.2", "step.3", "step.4"];
+    for (n, action) in actions.into_iter().enumerate() {
+        change.also(action, node).detail(json!({ "n": n }));
+        change.event(action, node, json!({ "n": n }));
+    }
+    change.commit().await.expect("commits");
+    // No event at all is fine too.
+    let quiet = db.change(&Actor::system("test"), "step.5", node).await.expect("opens");
+    quiet.commit().await.expect("commits");
+    let told: Vec<(String, serde_json::Value)> = sqlx::query_as("select kind, data from outbox order by drawn")
+        .fetch_all(db.read())
+        .await
+        .expect("readable");
+    let expected: Vec<_> = actions
+        .iter()
+        .enumerate()
+        .map(|(n, a)| ((*a).to_owned(), json!({ "n": n })))
+        .collect();
+    assert_eq!(told, expected);
+    let audited: Vec<(String, serde_json::Value)> = sqlx::query_as("select action, details from audit order by action")
+        .fetch_all(db.read())
+        .await
+        .expect("readable");
+    let mut rows = vec![("step.0".to_owned(), json!({}))];
+    rows.extend(expected);
+    rows.push(("step.5".to_owned(), json!({})));
+    assert_eq!(audited, rows);
+}
+
+#[tokio::test]
 async fn a_change_dropped_or_failed_leaves_nothing_and_wakes_nobody() {
     let test = TestDb::new().await;
     let db = test.db();

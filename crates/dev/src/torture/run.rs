@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use model::id::{OpId, TaskId};
 use tokio::task::JoinSet;
 use uuid::Uuid;
+use wire::stop::Stop;
 
 use super::load::{Book, Slot};
 use super::report::Outcome;
@@ -42,6 +43,8 @@ pub struct Wish {
     pub kill_every: Duration,
     /// How often agents, executors and api replicas are chosen, among each other. Zero: never.
     pub victims: [u64; 3],
+    /// When it comes, the run ends early, and what there is is judged.
+    pub stop: Stop,
     /// Told each second how far it is.
     pub progress: fn(&str),
 }
@@ -58,6 +61,7 @@ impl Default for Wish {
             patience: Duration::from_secs(180),
             kill_every: Duration::from_millis(1200),
             victims: [4, 5, 4],
+            stop: Stop::new(),
             progress: |line| println!("{line}"),
         }
     }
@@ -79,7 +83,15 @@ pub async fn run(wish: &Wish, ground: &Ground) -> anyhow::Result<Outcome> {
         }
         Ok::<(), anyhow::Error>(())
     };
+    let stopped = async {
+        wish.stop.stopped().await;
+        (wish.progress)("ending early: tenants move out");
+        kills.end();
+        book.close();
+        std::future::pending::<()>().await;
+    };
     let stuck = tokio::select! {
+        () = stopped => false,
         (done, ()) = async { tokio::join!(tenants, killers) } => done.map(|()| false)?,
         () = watch(wish, &stage, &book, &kills) => true,
     };

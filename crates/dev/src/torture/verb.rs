@@ -1,5 +1,5 @@
-//! `gpuaas-dev torture`: the whole run on a database of its own. Leaves its directory behind only if something was
-//! wrong, for a person to look at.
+//! `gpuaas-dev torture`: the whole run on a database of its own. SIGTERM ends it early; what there is by then is judged
+//! all the same. Leaves its directory behind only if something was wrong, for a person to look at.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use base::db::managed::{Managed, Options};
 use clap::Args;
+use wire::stop::Stop;
 
 use super::run::{Wish, run};
 use super::stage::Ground;
@@ -52,7 +53,13 @@ pub fn verb(torture: &Torture) -> anyhow::Result<ExitCode> {
     let name = format!("gpuaas-torture-{}", std::process::id());
     let dir = torture.dir.clone().unwrap_or_else(|| std::env::temp_dir().join(name));
     std::fs::create_dir_all(&dir)?;
+    let runtime = crate::runtime()?;
+    let stop = {
+        let _inside = runtime.enter();
+        Stop::on_signals()?
+    };
     let wish = Wish {
+        stop,
         seed: torture.seed,
         tasks: torture.tasks,
         kills: torture.kills,
@@ -61,7 +68,7 @@ pub fn verb(torture: &Torture) -> anyhow::Result<ExitCode> {
         kill_every: Duration::from_millis(torture.kill_every_ms),
         ..Wish::default()
     };
-    let report = crate::runtime()?.block_on(async {
+    let report = runtime.block_on(async {
         let options = Options {
             durable: false,
             ..Options::new(dir.join("pg"), None)

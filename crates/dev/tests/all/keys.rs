@@ -7,19 +7,12 @@ mod directory;
 mod revocation;
 mod rotation;
 
-use base::config::Config;
 use base::testing::eventually;
+use dev::key_rotations::brisk;
 use dev::town::Town;
 use model::api::TrustView;
 use model::key::KeyId;
 use model::trust::{KeyStatus, Purpose};
-
-/// Sweeps that are seconds in production, and a short overlap, so that keys retire while the test looks.
-fn brisk(config: &mut Config) {
-    config.wait_hold_s = 2;
-    config.identity_sweep_ms = 300;
-    config.signing_key_overlap_s = 3;
-}
 
 async fn trust(town: &Town) -> TrustView {
     town.api().get("/v1/trust").await.expect("the keys are shown")

@@ -135,6 +135,10 @@ impl Draft {
             self.moves.push(("revoke", *purpose, keyid));
         }
         self.set(keyid, KeyStatus::Revoked);
+        // Not cut short like a retiring one's: for so long it stays named.
+        if let Some(revoked) = self.manifest.keys.iter_mut().find(|key| key.keyid == keyid) {
+            revoked.not_after = key.not_after;
+        }
     }
 
     /// Retiring keys whose time is over and which nothing un-started needs any more.
@@ -181,5 +185,88 @@ impl Draft {
         });
         self.moves.push(("publish", purpose, key.keyid()));
         self.fresh.push((purpose, key));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use model::id::InstallationId;
+
+    use super::*;
+
+    const TERMS: Terms = Terms {
+        key_life_s: 30 * DAY_S,
+        overlap_s: 1200,
+        manifest_life_s: 90 * DAY_S,
+        silence_s: DAY_S,
+    };
+
+    fn at(s: i64) -> Timestamp {
+        Timestamp::from_millis(1_800_000_000_000).plus_s(s)
+    }
+
+    fn next(last: &Manifest, s: i64) -> Draft {
+        Draft::after(last, last.version + 1, at(s), TERMS)
+    }
+
+    /// One that signs and one that stands by, for every purpose.
+    fn sound(manifest: &Manifest) {
+        for purpose in Purpose::ALL {
+            for status in [KeyStatus::Active, KeyStatus::Published] {
+                let keys = manifest.keys.iter();
+                let count = keys
+                    .filter(|key| key.status == status && key.purposes == [purpose])
+                    .count();
+                assert_eq!(count, 1, "{purpose:?} {status:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn whatever_happens_one_signs_and_one_stands_by() {
+        let first = Draft::first(InstallationId::new(), at(0), TERMS).manifest;
+        sound(&first);
+        let diag = |manifest: &Manifest, status| manifest.with_status(Purpose::Diag, status).expect("a key").keyid;
+        let (active, standby) = (diag(&first, KeyStatus::Active), diag(&first, KeyStatus::Published));
+
+        let mut rotated = next(&first, 10);
+        rotated.activate(Purpose::Diag, |_| true);
+        sound(&rotated.manifest);
+        assert_eq!(diag(&rotated.manifest, KeyStatus::Active), standby);
+        let old = rotated.manifest.key(&active).expect("listed");
+        assert_eq!((old.status, old.not_after), (KeyStatus::Retiring, at(10 + 1200)));
+        assert_eq!(rotated.fresh.len(), 1);
+
+        // A standby that nobody holds never takes over.
+        let mut lost = next(&first, 10);
+        lost.activate(Purpose::Diag, |_| false);
+        sound(&lost.manifest);
+        assert_ne!(diag(&lost.manifest, KeyStatus::Active), standby);
+        assert_eq!(
+            lost.manifest.key(&standby).map(|key| key.status),
+            Some(KeyStatus::Retired)
+        );
+
+        for keyid in [active, standby] {
+            let mut revoked = next(&first, 10);
+            revoked.revoke(keyid, |_| true);
+            sound(&revoked.manifest);
+            assert!(revoked.manifest.revokes(&keyid));
+        }
+    }
+
+    #[test]
+    fn retired_keys_are_named_for_a_day_and_revoked_ones_for_their_life() {
+        let first = Draft::first(InstallationId::new(), at(0), TERMS).manifest;
+        let keys = [Purpose::Diag, Purpose::Oci]
+            .map(|purpose| first.with_status(purpose, KeyStatus::Active).expect("a key").keyid);
+        let mut draft = next(&first, 10);
+        draft.activate(Purpose::Diag, |_| true);
+        draft.revoke(keys[1], |_| true);
+        draft.retire(|_| true);
+        let listed = |manifest: &Manifest| keys.map(|keyid| manifest.key(&keyid).is_some());
+        assert_eq!(listed(&next(&draft.manifest, DAY_S).manifest), [true, true]);
+        assert_eq!(listed(&next(&draft.manifest, 2 * DAY_S).manifest), [false, true]);
+        assert_eq!(listed(&next(&draft.manifest, 366 * DAY_S).manifest), [false, false]);
     }
 }

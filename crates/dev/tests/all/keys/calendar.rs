@@ -101,3 +101,24 @@ async fn keys_and_manifest_are_renewed_by_themselves_and_an_end_is_announced() {
         .expect("signed again");
     town.end().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_manifest_is_signed_anew_after_two_thirds_of_its_life() {
+    let clock = Clock::fixed(Clock::real().now());
+    let town = Town::at(EXE, clock.clone(), |config| {
+        brisk(config);
+        config.signing_key_life_s = 1000 * 86_400;
+    })
+    .await;
+    let first = trust::view(&town.fleet().await).await.expect("a view");
+    clock.advance(61 * DAY_MS);
+    until(&town, "it is signed anew", |view| match view.manifest.version {
+        2 if view.manifest.expires_at.since_ms(clock.now()) == 90 * DAY_MS => Ok(()),
+        _ => Err(view.manifest.clone()),
+    })
+    .await;
+    let after = trust::view(&town.fleet().await).await.expect("a view");
+    let ids = |view: &model::api::TrustView| view.keys.iter().map(|key| key.keyid).collect::<Vec<_>>();
+    assert_eq!(ids(&after), ids(&first), "with the same keys");
+    town.end().await;
+}
