@@ -21,5 +21,15 @@ pub use clock::Clock;
 pub use pace::Pace;
 pub use run::{Options, run};
 
+/// No core dumps: the working key and enrolment secrets live in this process's memory.
+pub fn forbid_cores() -> std::io::Result<()> {
+    use rustix::process::{Resource, Rlimit, setrlimit};
+    let none = Rlimit {
+        current: Some(0),
+        maximum: Some(0),
+    };
+    Ok(setrlimit(Resource::Core, none)?)
+}
+
 /// As it stands in every log line, session and probe.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

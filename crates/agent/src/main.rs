@@ -9,22 +9,30 @@ use agent::Options;
 use clap::Parser;
 use config::{Cli, Command};
 use model::node_api::{NodeProbe, PROTOCOL};
+use model::text::{OneLine, one_line};
 use tracing_subscriber::EnvFilter;
 use wire::stop::Stop;
 
 fn main() -> ExitCode {
-    let outcome = match Cli::parse().command {
-        Command::Run(places) => logs(&places.log).and_then(|()| in_runtime(run(places.options()?))),
-        Command::Probe { places, json } => logs(&places.log).and_then(|()| in_runtime(probe(places.options()?, json))),
-        Command::Version => print(&format!("gpuaas-node-agent {} protocol {PROTOCOL}\n", agent::VERSION)),
-    };
+    let outcome = agent::forbid_cores()
+        .map_err(Into::into)
+        .and_then(|()| obey(Cli::parse().command));
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             // The last word, and whoever reads stderr may have gone.
-            writeln!(std::io::stderr(), "gpuaas-node-agent: {error:#}").ok();
+            let last = one_line(format!("gpuaas-node-agent: {error:#}\n").as_bytes());
+            std::io::stderr().write_all(&last).ok();
             ExitCode::FAILURE
         }
+    }
+}
+
+fn obey(command: Command) -> anyhow::Result<()> {
+    match command {
+        Command::Run(places) => logs(&places.log).and_then(|()| in_runtime(run(places.options()?))),
+        Command::Probe { places, json } => logs(&places.log).and_then(|()| in_runtime(probe(places.options()?, json))),
+        Command::Version => print(&format!("gpuaas-node-agent {} protocol {PROTOCOL}\n", agent::VERSION)),
     }
 }
 
@@ -89,7 +97,7 @@ fn logs(filter: &str) -> anyhow::Result<()> {
     let filter = EnvFilter::try_new(filter)?;
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(std::io::stderr);
+        .with_writer(|| OneLine(std::io::stderr()));
     let done = if std::io::stderr().is_terminal() {
         builder.try_init()
     } else {

@@ -7,6 +7,7 @@ pub mod audit;
 pub mod auth;
 pub mod clock;
 pub mod config;
+pub mod cores;
 pub mod db;
 pub mod http;
 pub mod logs;

@@ -2,8 +2,9 @@
 //! `role`, `node_id`, `task_id`) stand in every line below them. Control characters never reach the terminal or the
 //! file as they are, so that nobody can forge a line from inside a value.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 
+use model::text::OneLine;
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
@@ -67,47 +68,16 @@ where
 struct Escaping<W>(W);
 
 impl<'a, W: MakeWriter<'a>> MakeWriter<'a> for Escaping<W> {
-    type Writer = EscapingWriter<W::Writer>;
+    type Writer = OneLine<W::Writer>;
 
     fn make_writer(&'a self) -> Self::Writer {
-        EscapingWriter(self.0.make_writer())
+        OneLine(self.0.make_writer())
     }
-}
-
-struct EscapingWriter<W>(W);
-
-impl<W: Write> Write for EscapingWriter<W> {
-    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        self.0.write_all(&escape(line))?;
-        Ok(line.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.0.flush()
-    }
-}
-
-/// One call is one line, so only the newline at its very end is one.
-fn escape(line: &[u8]) -> Vec<u8> {
-    let (body, end) = match line.split_last() {
-        Some((b'\n', body)) => (body, "\n"),
-        _ => (line, ""),
-    };
-    let mut out = String::with_capacity(line.len());
-    for c in String::from_utf8_lossy(body).chars() {
-        if c.is_control() || matches!(c, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}') {
-            // The spelling that is also right inside a JSON string.
-            out.push_str(&format!("\\u{:04x}", u32::from(c)));
-        } else {
-            out.push(c);
-        }
-    }
-    out.push_str(end);
-    out.into_bytes()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
     use std::sync::{Arc, Mutex};
 
     use super::*;

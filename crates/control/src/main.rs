@@ -92,6 +92,9 @@ enum Admin {
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
+    if let Err(error) = base::cores::forbid() {
+        return fail(&anyhow::Error::from(error).context("forbid core dumps"));
+    }
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return fail(&error.into()),
@@ -103,7 +106,8 @@ fn main() -> ExitCode {
 }
 
 fn fail(error: &anyhow::Error) -> ExitCode {
-    eprintln!("gpuaasd: {error:#}");
+    let last = model::text::one_line(format!("gpuaasd: {error:#}").as_bytes());
+    eprintln!("{}", String::from_utf8_lossy(&last));
     ExitCode::FAILURE
 }
 

@@ -12,15 +12,19 @@ use wire::stop::Stop;
 
 use crate::simnode::NodeDir;
 
-pub(crate) fn child_logs() -> anyhow::Result<()> {
-    // Whoever started us may be killed; then nobody is left to stop us.
-    set_parent_process_death_signal(Some(Signal::TERM))?;
-    base::logs::init_to("info", true, std::io::stderr)?;
+/// Whoever started us may be killed; then nobody is left to stop us.
+pub(crate) fn end_with_parent() -> anyhow::Result<()> {
+    Ok(set_parent_process_death_signal(Some(Signal::TERM))?)
+}
+
+fn child_logs(filter: &str) -> anyhow::Result<()> {
+    end_with_parent()?;
+    base::logs::init_to(filter, true, std::io::stderr)?;
     Ok(())
 }
 
-pub fn executor(dir: PathBuf, profile: Profile, odd: Odd) -> anyhow::Result<ExitCode> {
-    child_logs()?;
+pub fn executor(dir: PathBuf, profile: Profile, odd: Odd, log: &str) -> anyhow::Result<ExitCode> {
+    child_logs(log)?;
     let dir = NodeDir::new(dir)?;
     let takes = Duration::from_millis(odd.takes_ms);
     let mut options = dir.executor_options(profile)?;
@@ -109,8 +113,9 @@ fn forget_journal(dir: &NodeDir) -> std::io::Result<()> {
     Ok(())
 }
 
-pub fn agent(dir: PathBuf) -> anyhow::Result<ExitCode> {
-    child_logs()?;
+pub fn agent(dir: PathBuf, log: &str) -> anyhow::Result<ExitCode> {
+    child_logs(log)?;
+    ::agent::forbid_cores()?;
     let options = NodeDir::new(dir)?.agent_options();
     // One thread, as in production.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

@@ -25,6 +25,9 @@ struct Cli {
     /// Where state is kept between runs
     #[arg(long, global = true, env = "GPUAAS_DEV_STATE", default_value_os_t = default_dir())]
     state: PathBuf,
+    /// What the halves of a simulated node log
+    #[arg(long, global = true, hide = true, default_value = "info")]
+    log: String,
     #[command(subcommand)]
     command: Option<Command>,
 }
@@ -128,9 +131,9 @@ fn main() -> ExitCode {
         Command::TestPostgres { dir } => verbs::test_postgres(&dir),
         Command::Bench { benches, out, scratch } => benched(&benches, &out, scratch),
         Command::Torture(torture) => dev::torture::verb(&torture),
-        Command::Executor { dir, profile, odd } => half::executor(dir, profile, odd),
+        Command::Executor { dir, profile, odd } => half::executor(dir, profile, odd, &cli.log),
         Command::Replica { dir } => dev::replica::run(&dir),
-        Command::Agent { dir } => half::agent(dir),
+        Command::Agent { dir } => half::agent(dir, &cli.log),
     };
     outcome.unwrap_or_else(|error| {
         eprintln!("gpuaas-dev: {error:#}");

@@ -61,10 +61,12 @@ pub fn listens(dir: &Path) -> Option<Listens> {
 
 /// The replica's own process.
 pub fn run(dir: &Path) -> anyhow::Result<ExitCode> {
-    crate::half::child_logs()?;
-    base::metrics::install(&[fleet::metrics::METRICS]);
+    crate::half::end_with_parent()?;
+    base::cores::forbid()?;
     let mut config = Flags::default().with_file(dir.join("gpuaasd.toml")).resolve()?;
     config.dev = true;
+    base::logs::init(&config)?;
+    base::metrics::install(&[fleet::metrics::METRICS]);
     crate::runtime()?.block_on(async {
         let stop = Stop::on_signals()?;
         let app = App::open(config, Clock::real()).await?;

@@ -2,6 +2,7 @@
 //! load on a town signs with the API's own functions.
 
 use base::Actor;
+use fleet::Fleet;
 use fleet::intent::{Authorised, sign};
 use fleet::task::{Ask, Cover, enqueue};
 use model::digest::Sha256;
@@ -54,7 +55,10 @@ impl Tenant {
 
     /// The wish for this node, signed and stored.
     pub async fn intent(&self, town: &Town, node_id: NodeId) -> Sha256 {
-        let fleet = town.fleet().await;
+        self.intent_by(&town.fleet().await, node_id).await
+    }
+
+    async fn intent_by(&self, fleet: &Fleet, node_id: NodeId) -> Sha256 {
         let mut change = fleet
             .app
             .db
@@ -73,14 +77,17 @@ impl Tenant {
                 gpu_access: false,
             },
         };
-        let (_, intent) = sign(&fleet, &mut change, &authorised).await.expect("the API signs");
+        let (_, intent) = sign(fleet, &mut change, &authorised).await.expect("the API signs");
         change.commit().await.expect("commits");
         intent
     }
 
     /// A task of this intent; the same operation again finds the same task while it is open.
     pub async fn ask(&self, town: &Town, node: NodeId, intent: Sha256, task: Task) -> TaskId {
-        let fleet = town.fleet().await;
+        self.ask_by(&town.fleet().await, node, intent, task).await
+    }
+
+    async fn ask_by(&self, fleet: &Fleet, node: NodeId, intent: Sha256, task: Task) -> TaskId {
         let op = derive_op(self.allocation, task.task_type().as_str(), 1);
         let mut change = fleet
             .app
@@ -89,7 +96,7 @@ impl Tenant {
             .await
             .expect("a change");
         let cover = Cover::Intent { sha256: intent, op };
-        let id = enqueue(&fleet, &mut change, &Ask { node, task, cover })
+        let id = enqueue(fleet, &mut change, &Ask { node, task, cover })
             .await
             .expect("the intent covers it");
         change.commit().await.expect("commits");
@@ -100,6 +107,12 @@ impl Tenant {
     pub async fn moves_in(&self, town: &Town, node: NodeId) -> TaskId {
         let intent = self.intent(town, node).await;
         self.ask(town, node, intent, self.provision()).await
+    }
+
+    /// The same by whoever holds the API's insides.
+    pub async fn moves_in_by(&self, fleet: &Fleet, node: NodeId) -> TaskId {
+        let intent = self.intent_by(fleet, node).await;
+        self.ask_by(fleet, node, intent, self.provision()).await
     }
 
     pub async fn moves_out(&self, town: &Town, node: NodeId) -> TaskId {

@@ -15,6 +15,7 @@ use crate::state::{StateDir, running};
 
 /// The platform itself, until Ctrl-C; its log goes to a file, what it says to the person stays on the terminal.
 pub fn run(wish: Wish) -> anyhow::Result<ExitCode> {
+    base::cores::forbid()?;
     let state_dir = wish.state_dir.clone();
     let log_dir = state_dir.join("log");
     std::fs::create_dir_all(&log_dir)?;

@@ -11,13 +11,15 @@ use clap::Parser;
 use config::{Cli, Command};
 use executor::{Stop, sandbox};
 use model::task::TaskType;
+use model::text::{OneLine, one_line};
 
 fn main() -> ExitCode {
     // One line for a person, whatever RUST_BACKTRACE says.
     match run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("gpuaas-node-executor: {error:#}");
+            let last = one_line(format!("gpuaas-node-executor: {error:#}").as_bytes());
+            eprintln!("{}", String::from_utf8_lossy(&last));
             ExitCode::FAILURE
         }
     }
@@ -66,7 +68,7 @@ fn from_stdin() -> anyhow::Result<String> {
 /// JSON lines for machines, text for a person at a terminal.
 fn log_to_stderr() {
     let builder = tracing_subscriber::fmt()
-        .with_writer(std::io::stderr)
+        .with_writer(|| OneLine(std::io::stderr()))
         .with_target(false);
     if std::io::stderr().is_terminal() {
         builder.init();

@@ -1,7 +1,7 @@
 //! Who was heard and how it said it was, kept in memory and written in one statement a second: a heartbeat must not
 //! cost a transaction.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -121,19 +121,25 @@ impl Presence {
                 std::mem::take(&mut unwritten.conditions),
             )
         };
-        let result = match write(pool, &seen).await {
-            Ok(()) => write_conditions(pool, &conditions).await,
-            failed => failed,
-        };
+        let mut result = write(pool, &seen).await;
+        let mut written = HashSet::new();
+        if result.is_ok() {
+            (written, result) = match write_conditions(pool, &conditions).await {
+                Ok(written) => (written.into_iter().collect(), Ok(())),
+                Err(error) => (HashSet::new(), Err(error)),
+            };
+        }
+        let mut unwritten = self.lock();
+        for (node, condition) in conditions {
+            if !written.contains(&node.uuid()) {
+                unwritten.conditions.entry(node).or_insert(condition);
+            }
+        }
         if result.is_err() {
-            let mut unwritten = self.lock();
             for (node, heard) in seen {
                 let newer = unwritten.seen.entry(node).or_insert(heard);
                 newer.manifest = newer.manifest.or(heard.manifest);
                 newer.session = newer.session.or(heard.session);
-            }
-            for (node, condition) in conditions {
-                unwritten.conditions.entry(node).or_insert(condition);
             }
             *self.listening_since.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
         }
@@ -184,34 +190,35 @@ async fn write(pool: &PgPool, seen: &HashMap<NodeId, Heard>) -> sqlx::Result<()>
     Ok(())
 }
 
-/// A row that somebody holds is told again with the next beat. An older word never replaces a newer one: a node's beats
-/// may reach two processes of ours.
-async fn write_conditions(pool: &PgPool, conditions: &HashMap<NodeId, Condition>) -> sqlx::Result<()> {
+/// The nodes whose rows were free to be written; those that somebody holds come again, because a node that is well
+/// says so only once. An older word never replaces a newer one: a node's beats may reach two processes of ours.
+async fn write_conditions(pool: &PgPool, conditions: &HashMap<NodeId, Condition>) -> sqlx::Result<Vec<Uuid>> {
     if conditions.is_empty() {
-        return Ok(());
+        return Ok(Vec::new());
     }
     let ids: Vec<Uuid> = conditions.keys().map(|id| id.uuid()).collect();
     let values = || conditions.values();
     let times: Vec<OffsetDateTime> = values().map(|condition| condition.at.into()).collect();
     let told: Vec<_> = values().map(|condition| sqlx::types::Json(&condition.told)).collect();
     let troubles: Vec<Option<&str>> = values().map(|condition| condition.trouble.map(Code::as_str)).collect();
-    sqlx::query(
+    sqlx::query_scalar(
         "with said as (select * from unnest($1::uuid[], $2::timestamptz[], $3::jsonb[], $4::text[])
                            as said (id, at, told, trouble)),
               free as (select node.id from node join said on said.id = node.id
-                       order by node.id for no key update of node skip locked)
-         update node set condition = said.told, condition_at = said.at, trouble = said.trouble,
-             trouble_since = case when said.trouble is null then null
-                                  when node.trouble is not distinct from said.trouble then node.trouble_since
-                                  else said.at end
-         from said join free on free.id = said.id
-         where node.id = said.id and (node.condition_at is null or node.condition_at <= said.at)",
+                       order by node.id for no key update of node skip locked),
+              written as (
+                  update node set condition = said.told, condition_at = said.at, trouble = said.trouble,
+                      trouble_since = case when said.trouble is null then null
+                                           when node.trouble is not distinct from said.trouble then node.trouble_since
+                                           else said.at end
+                  from said join free on free.id = said.id
+                  where node.id = said.id and (node.condition_at is null or node.condition_at <= said.at))
+         select id from free",
     )
     .bind(ids)
     .bind(times)
     .bind(told)
     .bind(troubles)
-    .execute(pool)
-    .await?;
-    Ok(())
+    .fetch_all(pool)
+    .await
 }

@@ -3,7 +3,7 @@
 //! a node can share it without linking a line of network code.
 
 #[macro_use]
-mod text;
+pub mod text;
 
 pub mod api;
 pub mod digest;

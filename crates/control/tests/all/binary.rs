@@ -3,12 +3,14 @@
 use std::process::{Command, Output};
 
 #[expect(clippy::disallowed_methods, reason = "the test runs the binary it is about")]
+pub(crate) fn program() -> Command {
+    let mut program = Command::new(env!("CARGO_BIN_EXE_gpuaasd"));
+    program.env_clear();
+    program
+}
+
 fn gpuaasd(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_gpuaasd"))
-        .args(args)
-        .env_clear()
-        .output()
-        .expect("the binary runs")
+    program().args(args).output().expect("the binary runs")
 }
 
 #[test]

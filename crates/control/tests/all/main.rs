@@ -2,3 +2,4 @@
 
 mod binary;
 mod documents;
+mod secrets;

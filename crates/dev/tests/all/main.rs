@@ -6,6 +6,7 @@ mod cli;
 mod dev_command;
 mod dispatch;
 mod full_disk;
+mod glass;
 mod keys;
 mod lifecycle;
 mod played;

@@ -129,9 +129,11 @@ fn without_room_nothing_new_is_taken() {
     let payload = place.house.probe();
     agent.offer_good(&place, &payload);
     assert_eq!(agent.not_taken(payload.task_id), Code::NodeDiskLow);
+    assert_eq!(agent.state().trouble, Some(Code::NodeDiskLow), "and it says why");
     place.stop().expect("a clean end");
     place.limits.min_free_bytes = 0;
     place.serve();
+    assert_eq!(place.connect().state().trouble, None);
     assert_eq!(
         place.connect().run(&place, &payload).outcome,
         Outcome::Succeeded,

@@ -19,7 +19,7 @@ use tokio::task::JoinSet;
 use super::{audited, connect, process, refused, request, snapshot};
 use crate::EXE;
 use crate::puppet::{Puppet, post};
-use crate::tenant::Tenant;
+use dev::tenant::Tenant;
 
 const FLOOD: usize = 10_000;
 const QUEUE: usize = 256;

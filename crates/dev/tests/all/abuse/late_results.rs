@@ -15,7 +15,7 @@ use wire::http::{Client, Response};
 use super::{audited, refused, snapshot};
 use crate::EXE;
 use crate::puppet::{Puppet, get, node_door, post};
-use crate::tenant::Tenant;
+use dev::tenant::Tenant;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Move {

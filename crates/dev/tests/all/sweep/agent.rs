@@ -146,12 +146,13 @@ async fn run(town: &Town, place: &Place, leg: Leg, fault: Option<(&Point, Fault)
     let (child, trace) = strace::start(&place.dir, &From::Start(program), fault).expect("strace starts");
     let mut child = Held(child);
     let deadline = tokio::time::Instant::now() + Duration::from_secs(20);
+    let mut often = tokio::time::interval(Duration::from_millis(20));
     // A fault may keep it from ever getting there, alive: then time is up.
     while !child.ended() && tokio::time::Instant::now() < deadline {
         if place.reached(town, leg, task, generation).await {
             break;
         }
-        tokio::time::sleep(Duration::from_millis(20)).await;
+        often.tick().await;
     }
     let died = child.ended();
     tokio::task::spawn_blocking(move || drop(child))

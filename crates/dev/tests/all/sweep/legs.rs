@@ -260,7 +260,7 @@ impl Maker {
         hello.from_start = false;
         let mut refuse = self.leg("refuse".to_owned(), &enrolled, Script::Claim, &Self::probe());
         for signed in [&mut refuse.work, &mut refuse.again] {
-            let mut payload = self.house.payload(&Self::probe());
+            let mut payload = self.house.probe();
             payload.node_epoch = 9;
             *signed = Signed {
                 task_id: payload.task_id,

@@ -5,7 +5,6 @@
 
 mod agent;
 #[path = "../../../../executor/tests/all/house.rs"]
-#[expect(dead_code, reason = "the executor's own tests spoil what is only used as it is here")]
 mod house;
 mod judge;
 mod legs;
