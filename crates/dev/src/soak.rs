@@ -58,10 +58,10 @@ impl Counts {
     }
 }
 
-/// Lives of twelve seconds: a rotation every six, and six for a loaded machine to get it done.
+/// Lives of twenty seconds: a rotation every ten, and ten for a loaded machine to get it done.
 pub fn brisk(config: &mut Config) {
     config.wait_hold_s = 3;
-    config.working_cert_life_s = 12;
+    config.working_cert_life_s = 20;
 }
 
 /// Lives of thirty seconds, with everything else as in production: a request for tasks may be held for longer than
@@ -70,9 +70,9 @@ pub fn thirty_seconds(config: &mut Config) {
     config.working_cert_life_s = 30;
 }
 
-/// Starts this many nodes and keeps them busy until each has renewed its working certificate `each` times. `say` hears
-/// the counts as they grow.
-pub async fn rotations(town: &Town, nodes: u32, each: u64, say: impl Fn(Counts)) -> Counts {
+/// Starts this many nodes and keeps them busy until they have renewed their working certificates so many times in all.
+/// `say` hears the counts as they grow.
+pub async fn rotations(town: &Town, nodes: u32, wanted: u64, say: impl Fn(Counts)) -> Counts {
     let mut running = Vec::new();
     for n in 0..nodes {
         running.push(town.node(&format!("spin-{n}"), Profile::Cpu).await);
@@ -82,11 +82,12 @@ pub async fn rotations(town: &Town, nodes: u32, each: u64, say: impl Fn(Counts))
         let mut total = total.lock().unwrap_or_else(PoisonError::into_inner);
         total.add(more);
         say(*total);
+        total.rotations < wanted
     };
     let busy = running
         .iter()
         .enumerate()
-        .map(|(n, (id, _))| keep_busy(town, *id, n as u32, each, &note));
+        .map(|(n, (id, _))| keep_busy(town, *id, n as u32, &note));
     join_all(busy).await;
     for (id, node) in &mut running {
         node.stop();
@@ -97,11 +98,12 @@ pub async fn rotations(town: &Town, nodes: u32, each: u64, say: impl Fn(Counts))
     *total.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Tenants come and go until there were enough rotations.
-async fn keep_busy(town: &Town, node: NodeId, n: u32, each: u64, note: &impl Fn(Counts)) {
+/// Tenants come and go for as long as whoever counts wants more.
+async fn keep_busy(town: &Town, node: NodeId, n: u32, note: &impl Fn(Counts) -> bool) {
     let mut renewed = 0;
     let mut round = 0;
-    while renewed < each {
+    let mut more = true;
+    while more {
         let tenant = Tenant::new(&format!("t{n}-{round}"), 20_001 + n * 1000 + round % 1000);
         round += 1;
         let moved_in = tenant.moves_in(town, node).await;
@@ -109,7 +111,7 @@ async fn keep_busy(town: &Town, node: NodeId, n: u32, each: u64, note: &impl Fn(
         let moved_out = tenant.moves_out(town, node).await;
         note(ended(town, moved_out).await);
         let now = generation(town, node).await.saturating_sub(1);
-        note(Counts {
+        more = note(Counts {
             rotations: now - renewed,
             ..Counts::default()
         });
@@ -227,8 +229,7 @@ async fn watched(exe: &str, nodes: u32, wanted: u64) -> Report {
     let town = Town::tuned(exe, thirty_seconds).await;
     let began = Instant::now();
     let said = Mutex::new(Instant::now());
-    let each = wanted.div_ceil(nodes.max(1).into());
-    let counts = rotations(&town, nodes, each, |counts| {
+    let counts = rotations(&town, nodes, wanted, |counts| {
         let mut said = said.lock().unwrap_or_else(PoisonError::into_inner);
         if said.elapsed() > Duration::from_secs(1) {
             *said = Instant::now();
