@@ -203,6 +203,24 @@ async fn a_queue_is_bounded_and_two_probes_in_a_row_are_one() {
     town.end().await;
 }
 
+/// Whoever comes second waits for the node's row and only then looks; a look from before would miss the first.
+#[tokio::test(flavor = "multi_thread")]
+async fn probes_asked_for_at_once_are_one() {
+    let town = Arc::new(standing().await);
+    let node = Puppet::ready(&town, "popular").await;
+    for round in 0..4 {
+        let mut asked = JoinSet::new();
+        for _ in 0..8 {
+            let (town, id) = (town.clone(), node.id());
+            asked.spawn(async move { probe(&town, id).await.id });
+        }
+        let ids: std::collections::HashSet<_> = asked.join_all().await.into_iter().collect();
+        assert_eq!(ids.len(), 1, "round {round}");
+        node.succeeds(&town, &node.claim().await).await;
+    }
+    Arc::into_inner(town).expect("nobody else has it").end().await;
+}
+
 /// Without the wake-up each claim would wait for the sweep, two seconds.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_held_wait_is_woken_and_not_polled() {
