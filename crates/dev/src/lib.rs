@@ -15,6 +15,7 @@ pub mod half;
 pub mod history;
 pub mod key_rotations;
 pub mod killer;
+pub mod parts;
 pub mod platform;
 pub mod proxy;
 pub mod replica;

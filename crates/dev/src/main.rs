@@ -1,20 +1,17 @@
 //! gpuaas-dev: the platform on one machine, for people who want to see it and for tests. Loopback only; no flag
 //! changes that.
 
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Duration;
 
-use base::config::Flags;
 use clap::{Parser, Subcommand};
 use dev::bench::{self, Bench};
-use dev::half::{self, Odd};
+use dev::parts::Part;
 use dev::run::Wish;
 use dev::soak::Soak;
 use dev::state::default_dir;
 use dev::torture::Torture;
-use dev::{crowd, daemon, fuzz, verbs};
+use dev::{fuzz, verbs};
 use host::pretend::Profile;
 
 #[derive(Parser)]
@@ -84,54 +81,10 @@ enum Command {
         #[arg(long, default_value_t = 10_000)]
         nodes: u64,
     },
-    /// The control plane alone, taking simulated nodes
-    #[command(hide = true)]
-    Daemon {
-        #[command(flatten)]
-        flags: Flags,
-    },
-    /// Many nodes in one process, told what to do on a socket
-    #[command(hide = true)]
-    Crowd {
-        /// Their papers, one node a line
-        #[arg(long)]
-        members: PathBuf,
-        #[arg(long)]
-        socket: PathBuf,
-        #[command(flatten)]
-        wish: crowd::Wish,
-    },
-    /// The least long-poll server there can be, to compare with
-    #[command(hide = true)]
-    BareServer {
-        #[arg(long)]
-        keys_dir: PathBuf,
-        #[arg(long)]
-        listen: SocketAddr,
-        #[arg(long)]
-        hold_s: u64,
-    },
     /// Kill everything again and again under load, lose a tenth of all messages, and prove that nothing came of it
     Torture(Torture),
-    #[command(hide = true)]
-    Executor {
-        #[arg(long)]
-        dir: PathBuf,
-        #[arg(long)]
-        profile: Profile,
-        #[command(flatten)]
-        odd: Odd,
-    },
-    #[command(hide = true)]
-    Replica {
-        #[arg(long)]
-        dir: PathBuf,
-    },
-    #[command(hide = true)]
-    Agent {
-        #[arg(long)]
-        dir: PathBuf,
-    },
+    #[command(flatten)]
+    Part(Part),
 }
 
 fn main() -> ExitCode {
@@ -163,25 +116,13 @@ fn main() -> ExitCode {
         Command::Fuzz(wish) => Ok(fuzz::command(&wish)),
         Command::TestPostgres { dir } => verbs::test_postgres(&dir),
         Command::Torture(torture) => dev::torture::verb(&torture),
-        Command::Executor { dir, profile, odd } => half::executor(dir, profile, odd, &cli.log),
-        Command::Replica { dir } => dev::replica::run(&dir),
         Command::Bench {
             benches,
             out,
             scratch,
             nodes,
         } => benched(&benches, &out, scratch, nodes),
-        Command::Daemon { flags } => daemon::run(flags),
-        Command::Crowd { members, socket, wish } => half::child(crowd::run(members, socket, wish), &cli.log),
-        Command::BareServer {
-            keys_dir,
-            listen,
-            hold_s,
-        } => half::child(
-            crowd::bare::run(&keys_dir, listen, Duration::from_secs(hold_s)),
-            &cli.log,
-        ),
-        Command::Agent { dir } => half::agent(dir, &cli.log),
+        Command::Part(part) => part.play(&cli.log),
     };
     outcome.unwrap_or_else(|error| {
         eprintln!("gpuaas-dev: {error:#}");

@@ -3,25 +3,22 @@
 
 use std::time::Duration;
 
-use axum::Router;
-use axum::extract::ConnectInfo;
 use base::http::{Shell, finish};
 use base::{App, audit};
 use fleet::routes::{enrol_router, node_router, stamped};
 use fleet::{Fleet, work};
-use http::Request;
-use hyper::body::Incoming;
 use tokio::task::JoinSet;
-use tower::util::MapRequest;
-use wire::serve::{Limits, Peer, serve, serve_listed};
+use wire::serve::{Limits, serve, serve_listed};
 use wire::stop::Stop;
 use wire::tls::server_config_with;
 
+use super::address::told;
 use super::ports::Ports;
 use super::{certificate, public};
 use crate::routes;
 
 const SERVICE: &str = "api";
+
 pub async fn run(app: App, stop: Stop) -> anyhow::Result<()> {
     let ports = Ports::bind(&app).await?;
     serve_on(app, ports, stop).await
@@ -86,17 +83,4 @@ async fn watch(mut loops: JoinSet<()>, stop: &Stop) -> anyhow::Result<()> {
         }
     }
     outcome
-}
-
-fn told(router: Router) -> MapRequest<Router, fn(Request<Incoming>) -> Request<Incoming>> {
-    MapRequest::new(router, told_address)
-}
-
-/// Says where a request came from in the words that axum's extractors and the audit know.
-fn told_address(mut request: Request<Incoming>) -> Request<Incoming> {
-    if let Some(peer) = request.extensions().get::<Peer>() {
-        let address = ConnectInfo(peer.addr);
-        request.extensions_mut().insert(address);
-    }
-    request
 }

@@ -1,5 +1,6 @@
 //! One short file per role: what the process listens on and which loops it runs.
 
+mod address;
 pub mod api;
 mod certificate;
 pub mod outbox_relay;

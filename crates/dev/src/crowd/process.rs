@@ -104,12 +104,14 @@ async fn answer(
         match serde_json::from_str(&line)? {
             Order::Report => {}
             Order::SelfProbe { every_s } => {
-                for player in players.iter().cloned() {
+                for player in players {
+                    let player = player.clone();
                     at_work.spawn(async move { player.probe_every(Duration::from_secs(every_s)).await });
                 }
             }
             Order::Heartbeat { every_s } => {
-                for player in players.iter().cloned() {
+                for player in players {
+                    let player = player.clone();
                     at_work.spawn(async move { player.beat_every(Duration::from_secs(every_s)).await });
                 }
             }

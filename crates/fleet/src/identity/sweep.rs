@@ -152,9 +152,12 @@ async fn sums(pool: &PgPool, now: Timestamp) -> sqlx::Result<Sums> {
     })
 }
 
+type LiveRow = (String, Option<Uuid>, Option<i64>, bool, i64);
+type HereRow = (Uuid, i64, String, Option<Uuid>, Option<String>, i64);
+
 async fn rows(pool: &PgPool, now: Timestamp, parts: &HashSet<u8>) -> sqlx::Result<Read> {
     let wanted: Vec<i32> = parts.iter().map(|part| i32::from(*part)).collect();
-    let certificates: Vec<(String, Option<Uuid>, Option<i64>, bool, i64)> = sqlx::query_as(
+    let certificates: Vec<LiveRow> = sqlx::query_as(
         "select serial, node_id, epoch, first_used_at is not null, hash_record_extended((serial, node_id, epoch, first_used_at is null), 0)
          from certificate where revoked_at is null and kind <> 'device' and not_after > $1
            and (ends_at is null or ends_at > $1) and coalesce(get_byte(uuid_send(node_id), 15), 0) = any($2)",
@@ -163,7 +166,7 @@ async fn rows(pool: &PgPool, now: Timestamp, parts: &HashSet<u8>) -> sqlx::Resul
     .bind(&wanted)
     .fetch_all(pool)
     .await?;
-    let nodes: Vec<(Uuid, i64, String, Option<Uuid>, Option<String>, i64)> = sqlx::query_as(
+    let nodes: Vec<HereRow> = sqlx::query_as(
         "select id, epoch, state, session_id, quarantine_code, hash_record_extended((id, epoch, state, session_id, quarantine_code), 0)
          from node where state <> 'removed' and get_byte(uuid_send(id), 15) = any($1)",
     )

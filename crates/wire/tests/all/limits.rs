@@ -57,7 +57,7 @@ async fn with_a_dawdler(handshake_turn: Duration) -> (Site, TcpStream, Client) {
     let site = Site::start(Some(server_config(chain, key, None).expect("server")), limits).await;
     let mut dawdler = TcpStream::connect(site.addr).await.expect("tcp");
     dawdler.write_all(&[22, 3, 1]).await.expect("write");
-    let tls = client_config(None, &[ca.der.clone()]).expect("client");
+    let tls = client_config(None, std::slice::from_ref(&ca.der)).expect("client");
     let client = site.client().tls(tls).build();
     (site, dawdler, client)
 }

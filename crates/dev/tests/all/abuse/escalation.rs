@@ -21,6 +21,9 @@ use crate::puppet::Puppet;
 
 const TABLES: [&str; 6] = ["node", "task", "api_token", "app_user", "certificate", "enrolment"];
 
+/// Well formed, and nobody's.
+const NO_KEY: &str = "00112233445566778899aabbccddeeff";
+
 /// The ids that stand in for `{id}`, by the noun of the route.
 struct Ids {
     node: String,
@@ -43,7 +46,8 @@ impl Ids {
             Some("tasks") => &self.task,
             _ => &self.token,
         };
-        route.path.replace("{id}", id).replace("{serial}", "4f")
+        let path = route.path.replace("{id}", id).replace("{serial}", "4f");
+        path.replace("{keyid}", NO_KEY)
     }
 
     fn shortened(&self) -> Vec<Self> {

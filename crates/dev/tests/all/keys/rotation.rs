@@ -103,8 +103,15 @@ async fn a_node_that_is_away_is_waited_for_by_name_and_catches_up_over_several_r
     })
     .await;
     probe(&town, node).await;
-    let shown = town.show_node(node).await;
-    assert!(shown.manifest_version >= Some(5), "{shown:?}");
+    eventually("its row tells of the manifest it has", async || {
+        let has = town.show_node(node).await.manifest_version;
+        if has >= Some(5) {
+            Ok(())
+        } else {
+            Err(format!("{has:?}"))
+        }
+    })
+    .await;
     running.stop();
     town.end().await;
 }

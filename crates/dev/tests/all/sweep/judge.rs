@@ -6,6 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use host::pretend::State;
+use model::dsse::Envelope;
 use model::outcome::{Outcome, ResultPayload};
 use model::signal::Code;
 use serde::Deserialize;
@@ -34,17 +35,22 @@ macro_rules! must {
 }
 
 /// Brings the run in `dir` to its end and says how that was, or what is wrong.
-pub(crate) fn judge(dir: &Path, leg: &Leg, fault: Option<(&Point, Fault)>) -> Result<Ending, String> {
+pub(crate) fn judge(
+    dir: &Path,
+    leg: &Leg,
+    told: Option<&Envelope>,
+    fault: Option<(&Point, Fault)>,
+) -> Result<Ending, String> {
     let (here, mut talk) = Here::ready(dir, leg.journal_bytes)?;
     prepare(leg, &mut talk).map_err(heard("prepare"))?;
     let state = talk.state().map_err(heard("hello"))?;
     must!(state.trouble.is_none(), "it takes nothing: {:?}", state.trouble);
     must!(state.identity.is_some(), "it has no identity");
-    let mut result = end(leg, &leg.work, &mut talk)?;
+    let mut result = end(leg, &leg.work, &mut talk, told)?;
     let retried = result.outcome == Outcome::Failed;
     if retried {
         failed_rightly(dir, leg, &result, fault)?;
-        result = end(leg, &leg.again, &mut talk)?;
+        result = end(leg, &leg.again, &mut talk, None)?;
     }
     here.end().map_err(|error| format!("{error:#}"))?;
     // Once more: what was written last is read too.
@@ -77,7 +83,7 @@ fn prepare(leg: &Leg, talk: &mut Talk) -> Heard<()> {
 }
 
 /// The signed end of a task: the same however often it is asked for, acknowledged, and without effect afterwards.
-fn end(leg: &Leg, work: &Signed, talk: &mut Talk) -> Result<ResultPayload, String> {
+fn end(leg: &Leg, work: &Signed, talk: &mut Talk, told: Option<&Envelope>) -> Result<ResultPayload, String> {
     let Signed { task_id, envelope } = work;
     let first = talk.run(*task_id, envelope, now()).map_err(heard("the task"))?;
     let result = ResultPayload::open(&first, &leg.result_public).map_err(|code| format!("the result: {code}"))?;
@@ -88,6 +94,10 @@ fn end(leg: &Leg, work: &Signed, talk: &mut Talk) -> Result<ResultPayload, Strin
     );
     let second = talk.run(*task_id, envelope, now()).map_err(heard("the task again"))?;
     must!(first == second, "two different results");
+    must!(
+        told.is_none_or(|told| *told == first),
+        "another result than it gave before the fault"
+    );
     talk.acknowledge(*task_id).map_err(heard("acknowledge"))?;
     let state = talk.state().map_err(heard("hello"))?;
     must!(

@@ -84,16 +84,23 @@ impl Leg {
         program
     }
 
-    pub(crate) fn act(&self, talk: &mut Talk) -> Heard<()> {
+    /// What the agent says; `told` is the result that it has heard, even if nothing more was to be heard after it.
+    pub(crate) fn act(&self, talk: &mut Talk, told: &mut Option<Envelope>) -> Heard<()> {
         let Signed { task_id, envelope } = &self.work;
         match &self.script {
             Script::Hello => talk.state().map(drop),
             Script::Enrol => talk.enrol(self.enrolled.clone()),
             Script::Trust(bundle) => talk.trust((**bundle).clone()).map(drop),
-            Script::Claim => talk.run(*task_id, envelope, now()).map(drop),
-            Script::Resume => talk.result(*task_id).map(drop),
+            Script::Claim => {
+                *told = Some(talk.run(*task_id, envelope, now())?);
+                Ok(())
+            }
+            Script::Resume => {
+                *told = Some(talk.result(*task_id)?);
+                Ok(())
+            }
             Script::Acknowledge => {
-                talk.result(*task_id)?;
+                *told = Some(talk.result(*task_id)?);
                 talk.acknowledge(*task_id)?;
                 // Asked after it, hence answered after it.
                 talk.device_csr().map(drop)

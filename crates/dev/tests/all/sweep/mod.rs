@@ -19,6 +19,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use dev::children::{Program, spawn};
+use model::dsse::Envelope;
 use model::task::TaskType;
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -61,9 +62,19 @@ impl Drop for Held {
     }
 }
 
-/// One run of a leg in a directory of its own, up to the moment when its process is gone; and whether it broke off.
-fn run(dir: &Path, leg: &Leg, fault: Option<(&Point, Fault)>) -> (Trace, bool) {
+/// What is left of a run once its process is gone.
+struct Ran {
+    trace: Trace,
+    /// It broke off before its script was done.
+    died: bool,
+    /// The result that it gave away: from then on there is no other.
+    told: Option<Envelope>,
+}
+
+/// One run of a leg in a directory of its own.
+fn run(dir: &Path, leg: &Leg, fault: Option<(&Point, Fault)>) -> Ran {
     copy(&leg.template, dir).expect("copied");
+    let mut told = None;
     let socket = dev::simnode::NodeDir::new(dir).expect("a directory").socket();
     if leg.from_start {
         let mut program = vec![EXE.to_owned()];
@@ -72,12 +83,12 @@ fn run(dir: &Path, leg: &Leg, fault: Option<(&Point, Fault)>) -> (Trace, bool) {
         let mut child = Held(child);
         let talk = Talk::connect(&socket, || child.ended());
         let died = talk.is_none_or(|mut talk| {
-            let (pid, acted) = (talk.pid(), leg.act(&mut talk));
+            let (pid, acted) = (talk.pid(), leg.act(&mut talk, &mut told));
             kill(pid);
             acted.is_err()
         });
         child.end();
-        return (trace, died);
+        return Ran { trace, died, told };
     }
     let program = Program {
         exe: EXE.into(),
@@ -95,11 +106,11 @@ fn run(dir: &Path, leg: &Leg, fault: Option<(&Point, Fault)>) -> (Trace, bool) {
         assert!(!tracer.ended() && Instant::now() < deadline, "strace does not attach");
         std::thread::park_timeout(Duration::from_millis(2));
     }
-    let died = leg.act(&mut talk).is_err();
+    let died = leg.act(&mut talk, &mut told).is_err();
     kill(pid);
     child.end();
     tracer.end();
-    (trace, died)
+    Ran { trace, died, told }
 }
 
 fn kill(pid: Pid) {
@@ -118,11 +129,11 @@ struct Plan {
 /// that is meant, and those that another thread would meet first.
 fn look(root: &Path, leg: &Leg) -> (PathBuf, Ending, Vec<Point>, BTreeSet<Point>) {
     let dir = root.join("reference");
-    let (trace, _) = run(&dir, leg, None);
+    let Ran { trace, told, .. } = run(&dir, leg, None);
     let kept = root.join(format!("kept-{}", leg.name.replace([' ', ':', '.'], "-")));
     copy(&dir, &kept).expect("copied");
     let seen = trace.seen(&dir);
-    let reference = judge(&dir, leg, None).unwrap_or_else(|why| panic!("{}: {why}", leg.name));
+    let reference = judge(&dir, leg, told.as_ref(), None).unwrap_or_else(|why| panic!("{}: {why}", leg.name));
     std::fs::remove_dir_all(&dir).expect("removable");
     let (points, shadowed) = sort(&seen);
     (kept, reference, points, shadowed)
@@ -192,9 +203,9 @@ fn one(dir: &Path, plan: &Plan, point: &Point, fault: Fault) -> Result<(), Strin
     };
     for _ in 0..TRIES {
         clear();
-        let (trace, died) = run(dir, &plan.leg, Some((point, fault)));
+        let Ran { trace, died, told } = run(dir, &plan.leg, Some((point, fault)));
         let fired = trace.fired(fault, died);
-        let ending = judge(dir, &plan.leg, Some((point, fault)))?;
+        let ending = judge(dir, &plan.leg, told.as_ref(), Some((point, fault)))?;
         same(&ending, &plan.reference)?;
         if fired {
             clear();
