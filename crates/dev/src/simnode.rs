@@ -1,77 +1,16 @@
 //! A simulated node: the real executor and the real agent, each in a process of its own, above a pretended host. It
 //! says that it is simulated from its first word, and everything that shows it says so too.
 
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::path::Path;
 
-use agent::Options as AgentOptions;
-use executor::Options as ExecutorOptions;
-use host::pretend::{Pretend, Profile};
+use host::pretend::Profile;
 
 use crate::children::{Kept, Program};
 use crate::half::Odd;
 
-/// Where a simulated node keeps its things.
-#[derive(Clone, Debug)]
-pub struct NodeDir(PathBuf);
+mod dir;
 
-impl NodeDir {
-    pub fn new(dir: impl Into<PathBuf>) -> std::io::Result<Self> {
-        let this = Self(dir.into());
-        for dir in [this.executor(), this.agent(), this.host(), this.log()] {
-            std::fs::create_dir_all(dir)?;
-        }
-        Ok(this)
-    }
-
-    pub fn path(&self) -> &Path {
-        &self.0
-    }
-
-    pub fn executor(&self) -> PathBuf {
-        self.0.join("executor")
-    }
-
-    pub fn agent(&self) -> PathBuf {
-        self.0.join("agent")
-    }
-
-    /// What the pretended machine remembers.
-    pub fn host(&self) -> PathBuf {
-        self.0.join("host")
-    }
-
-    pub fn log(&self) -> PathBuf {
-        self.0.join("log")
-    }
-
-    pub fn socket(&self) -> PathBuf {
-        self.0.join("x.sock")
-    }
-
-    pub fn executor_options(&self, profile: Profile) -> anyhow::Result<ExecutorOptions> {
-        let host = Pretend::in_directory(profile, &self.host())?.host();
-        Ok(ExecutorOptions::new(
-            self.executor(),
-            self.socket(),
-            self.0.join("node.toml"),
-            host,
-        ))
-    }
-
-    /// Its waits are short: the control plane is on this machine and is not hurt by being asked often.
-    pub fn agent_options(&self) -> AgentOptions {
-        let mut options = AgentOptions::new(self.agent(), self.socket());
-        options.pace.retry = (Duration::from_millis(100), Duration::from_secs(2));
-        options.pace.spread = Duration::from_millis(300);
-        options.pace.handoff = Duration::from_millis(200);
-        options.pace.slow = Duration::from_secs(2);
-        options.pace.superseded = Duration::from_secs(2);
-        options.pace.recheck = Duration::from_secs(1);
-        options.pace.renewal_spacing = Duration::from_millis(200);
-        options
-    }
-}
+pub use dir::NodeDir;
 
 /// Both processes of a node, kept alive.
 pub struct SimNode {

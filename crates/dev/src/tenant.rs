@@ -1,18 +1,22 @@
-//! A tenant with a whole machine, as the API would authorise one. No route asks for user tasks yet, so whoever puts
-//! load on a town signs with the API's own functions.
+//! A tenant with a whole machine, as the API would authorise one, and what a worker sends for them. No route takes a
+//! wish from a person yet, so whoever puts load on the platform signs with the API's own functions.
 
 use base::Actor;
 use fleet::Fleet;
 use fleet::intent::{Authorised, sign};
-use fleet::task::{Ask, Cover, enqueue};
 use model::digest::Sha256;
-use model::id::{AllocationId, NodeId, ProjectId, TaskId, derive_op};
+use model::id::{AllocationId, NodeId, OpId, ProjectId, derive_op};
 use model::intent::Wish;
+use model::node_api::TaskRequest;
 use model::task::{Task, deprovision_user, provision_user};
 use model::value::{Name, SshKey, Uid};
 
-use crate::town::Town;
+mod in_town;
 
+/// A well-formed public key of nobody.
+const KEY: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f";
+
+#[derive(Clone, Debug)]
 pub struct Tenant {
     pub allocation: AllocationId,
     project: ProjectId,
@@ -22,15 +26,14 @@ pub struct Tenant {
 }
 
 impl Tenant {
+    /// Names and numbers come from whoever plays the tenant; a bad one is a mistake of theirs.
     pub fn new(name: &str, uid: u32) -> Self {
-        let blob = [&11u32.to_be_bytes()[..], b"ssh-ed25519", &32u32.to_be_bytes(), &[7; 32]].concat();
-        let key = format!("ssh-ed25519 {}", data_encoding::BASE64.encode(&blob));
         Self {
             allocation: AllocationId::new(),
             project: ProjectId::new(),
             username: name.parse().expect("a plain name"),
             uid: uid.try_into().expect("a tenant's uid"),
-            key: key.parse().expect("a well-formed key"),
+            key: KEY.parse().expect("a well-formed key"),
         }
     }
 
@@ -53,18 +56,14 @@ impl Tenant {
         })
     }
 
-    /// The wish for this node, signed and stored.
-    pub async fn intent(&self, town: &Town, node_id: NodeId) -> Sha256 {
-        self.intent_by(&town.fleet().await, node_id).await
-    }
-
-    async fn intent_by(&self, fleet: &Fleet, node_id: NodeId) -> Sha256 {
+    /// The wish for this node, signed and stored; the same one again is the same intent.
+    pub async fn sign(&self, fleet: &Fleet, node_id: NodeId) -> anyhow::Result<Sha256> {
+        let actor = Actor::system("tenant");
         let mut change = fleet
             .app
             .db
-            .change(&Actor::system("tenant"), "allocation.create", self.allocation)
-            .await
-            .expect("a change");
+            .change(&actor, "allocation.create", self.allocation)
+            .await?;
         let authorised = Authorised {
             allocation: self.allocation,
             project: self.project,
@@ -77,46 +76,26 @@ impl Tenant {
                 gpu_access: false,
             },
         };
-        let (_, intent) = sign(fleet, &mut change, &authorised).await.expect("the API signs");
-        change.commit().await.expect("commits");
-        intent
+        let signed = sign(fleet, &mut change, &authorised).await;
+        let (_, intent) = signed.map_err(|error| anyhow::anyhow!("no intent: {}", error.code))?;
+        change.commit().await?;
+        Ok(intent)
     }
 
-    /// A task of this intent; the same operation again finds the same task while it is open.
-    pub async fn ask(&self, town: &Town, node: NodeId, intent: Sha256, task: Task) -> TaskId {
-        self.ask_by(&town.fleet().await, node, intent, task).await
+    /// What a worker sends; the same request again is the same operation.
+    pub fn request(&self, node_id: NodeId, intent: Sha256, task: &Task) -> TaskRequest {
+        let spec = task.task_type().spec();
+        TaskRequest {
+            op_id: self.op(task),
+            intent_sha256: intent,
+            node_id,
+            task_type: spec.name.to_owned(),
+            type_version: spec.version,
+            params: task.params(),
+        }
     }
 
-    async fn ask_by(&self, fleet: &Fleet, node: NodeId, intent: Sha256, task: Task) -> TaskId {
-        let op = derive_op(self.allocation, task.task_type().as_str(), 1);
-        let mut change = fleet
-            .app
-            .db
-            .change(&Actor::system("tenant"), "allocation.step", self.allocation)
-            .await
-            .expect("a change");
-        let cover = Cover::Intent { sha256: intent, op };
-        let id = enqueue(fleet, &mut change, &Ask { node, task, cover })
-            .await
-            .expect("the intent covers it");
-        change.commit().await.expect("commits");
-        id
-    }
-
-    /// Intent and account in one breath.
-    pub async fn moves_in(&self, town: &Town, node: NodeId) -> TaskId {
-        let intent = self.intent(town, node).await;
-        self.ask(town, node, intent, self.provision()).await
-    }
-
-    /// The same by whoever holds the API's insides.
-    pub async fn moves_in_by(&self, fleet: &Fleet, node: NodeId) -> TaskId {
-        let intent = self.intent_by(fleet, node).await;
-        self.ask_by(fleet, node, intent, self.provision()).await
-    }
-
-    pub async fn moves_out(&self, town: &Town, node: NodeId) -> TaskId {
-        let intent = self.intent(town, node).await;
-        self.ask(town, node, intent, self.deprovision()).await
+    fn op(&self, task: &Task) -> OpId {
+        derive_op(self.allocation, task.task_type().as_str(), 1)
     }
 }

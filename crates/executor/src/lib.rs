@@ -4,6 +4,7 @@
 
 mod clock;
 mod device;
+mod disk;
 mod durable;
 mod enroll;
 mod identity;

@@ -14,7 +14,7 @@ use crate::journal::{Claimed, Done, Entry, Journal};
 use crate::node::Node;
 use crate::policy::Policy;
 use crate::verify::{self, Here, Offer, Refused, Verdict};
-use crate::{machine, result, run};
+use crate::{disk, result, run};
 
 pub(crate) fn answer(node: &Arc<Node>, offer: Offer) {
     let (task_id, fence) = (offer.task_id, offer.fence);
@@ -168,6 +168,6 @@ pub(crate) fn no_room(node: &Node, journal: &Journal) -> Option<Code> {
     if !journal.takes_claims() {
         return Some(Code::JournalFull);
     }
-    let free = machine::free_bytes(&node.options.state_dir);
+    let free = disk::free_bytes(&node.options.state_dir);
     (free < node.options.limits.min_free_bytes).then_some(Code::NodeDiskLow)
 }

@@ -12,7 +12,7 @@ use model::socket::{ExecutorState, FromAgent, FromExecutor};
 use crate::journal::{Finished, Task as Known};
 use crate::node::Node;
 use crate::verify::Offer;
-use crate::{identity, machine, offer};
+use crate::{disk, identity, offer};
 
 /// Results that may be under way at once; the rest follow as these are acknowledged.
 const RESULTS_AT_ONCE: usize = 256;
@@ -99,7 +99,7 @@ fn state(node: &Node, request_id: u64) -> FromExecutor {
         )
     };
     let (mut tasks, mut pending) = (Vec::new(), node.refusals().pending().count());
-    let disk = machine::disk(&node.options.state_dir);
+    let disk = disk::look(&node.options.state_dir);
     let mut trouble = node.trouble();
     if let Ok(mut journal) = node.journal() {
         // Nothing is offered to one that says it is full, so this is where time makes room.

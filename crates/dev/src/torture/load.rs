@@ -7,16 +7,15 @@ use std::time::{Duration, Instant};
 
 use model::api::TaskView;
 use model::digest::Sha256;
-use model::id::TaskId;
-use model::node_api::TaskAnswer;
+use model::id::{NodeId, TaskId};
+use model::node_api::{TaskAnswer, TaskRequest};
 use model::state::TaskState;
-use model::task::Task;
 
 use super::stage::Stage;
-use super::tenant::Tenant;
 use super::witness::{IN, OUT, Witness};
 use crate::history::{History, What};
 use crate::killer::Kills;
+use crate::tenant::Tenant;
 
 /// The first tenant's uid; each slot has one for whoever lives in it.
 const FIRST_UID: u32 = 20_001;
@@ -143,20 +142,22 @@ impl Slot {
             };
             let (id, node) = &self.stage.nodes[self.node];
             let name = format!("t{number}");
-            let tenant = Tenant::new(*id, &name, FIRST_UID + self.slot)?;
-            let intent = self.intent(&tenant).await;
+            let tenant = Tenant::new(&name, FIRST_UID + self.slot);
+            let intent = self.intent(*id, &tenant).await;
             let keys = |verbs: [&str; 3]| verbs.map(|verb| Witness::key(&node.name, &name, verb));
-            self.ask(&tenant, intent, &tenant.provision(), &keys(IN)).await?;
+            self.ask(tenant.request(*id, intent, &tenant.provision()), &keys(IN))
+                .await?;
             if probes {
                 self.probe(&format!("{}/{name} probe", node.name)).await?;
             }
-            self.ask(&tenant, intent, &tenant.deprovision(), &keys(OUT)).await?;
+            self.ask(tenant.request(*id, intent, &tenant.deprovision()), &keys(OUT))
+                .await?;
         }
     }
 
-    async fn intent(&self, tenant: &Tenant) -> Sha256 {
+    async fn intent(&self, node: NodeId, tenant: &Tenant) -> Sha256 {
         loop {
-            match tenant.intent(&self.stage.fleet).await {
+            match tenant.sign(&self.stage.fleet, node).await {
                 Ok(intent) => return intent,
                 Err(error) => self.again("intent", &error.to_string()).await,
             }
@@ -164,8 +165,7 @@ impl Slot {
     }
 
     /// One operation, from the wish to its end. What was lost on the way is asked for again, as the same operation.
-    async fn ask(&self, tenant: &Tenant, intent: Sha256, task: &Task, keys: &[String]) -> anyhow::Result<()> {
-        let request = tenant.request(intent, task);
+    async fn ask(&self, request: TaskRequest, keys: &[String]) -> anyhow::Result<()> {
         self.book.put(keys, &What::Invoke);
         let id = loop {
             let sent = self

@@ -6,13 +6,11 @@ mod load;
 mod report;
 mod run;
 mod stage;
-mod tenant;
 mod verb;
 mod witness;
 
 pub use report::{Outcome, write};
 pub use run::{Trial, Wish, run};
 pub use stage::{Ground, Stage};
-pub use tenant::Tenant;
 pub use verb::{Torture, verb};
 pub use witness::Witness;

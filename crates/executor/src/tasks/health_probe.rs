@@ -5,7 +5,7 @@ use model::task::health_probe::{Output, Params};
 use steps::{Complaints, Context, Fail, Proof, Step, Table, nothing};
 
 use super::{Surroundings, failed, proof};
-use crate::machine;
+use crate::disk;
 
 pub(super) struct Handler;
 
@@ -68,7 +68,7 @@ fn look(probe: &mut Probe) -> Result<(), Fail> {
         gpus: facts.gpus().map_err(failed)?,
         fabric_links: facts.fabric_links().map_err(failed)?,
         root_free_bytes: facts.root_free_bytes().map_err(failed)?,
-        state_writable: machine::writable(state_dir),
+        state_writable: disk::writable(state_dir),
         journal_used_pct: *journal_used_pct,
         clock_skew_ms: *clock_skew_ms,
     });

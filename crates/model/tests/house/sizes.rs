@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use crate::ratchet::Ratchet;
 use crate::tree;
 
-const MEDIAN: usize = 125;
+const MEDIAN: usize = 120;
 const P90: usize = 350;
 const ASKED_WHY: usize = 600;
 
