@@ -4,6 +4,7 @@
 
 pub mod connections;
 pub mod http;
+mod linger;
 pub mod pem;
 pub mod retry;
 pub mod serve;

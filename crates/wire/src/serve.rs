@@ -26,6 +26,7 @@ use tokio_util::task::TaskTracker;
 use tower::Service;
 
 use crate::connections::{Connections, Place};
+use crate::linger::Linger;
 use crate::stop::Stop;
 use crate::tls::PeerCertificate;
 
@@ -275,7 +276,7 @@ where
             .timer(TokioTimer::new())
             .header_read_timeout(limits.header_timeout)
             .serve_connection(
-                TokioIo::new(io),
+                TokioIo::new(Linger::new(io)),
                 service_fn(move |mut request: Request<Incoming>| {
                     request.extensions_mut().insert(peer.clone());
                     hyper::service::Service::call(&service, request)

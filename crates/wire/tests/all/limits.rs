@@ -45,6 +45,36 @@ async fn half_a_header_and_half_a_handshake_are_dropped() {
     assert_eq!(until_closed(&mut stream).await, b"");
 }
 
+/// A body that the site does not want: the answer comes at once, and the rest of the body is still taken.
+async fn refused_body(site: &Site) -> TcpStream {
+    let mut stream = TcpStream::connect(site.addr).await.expect("tcp");
+    let head = b"POST /hello HTTP/1.1\r\nhost: x\r\ncontent-length: 1073741824\r\n\r\n";
+    stream.write_all(head).await.expect("write");
+    stream.write_all(&[b' '; 64 * 1024]).await.expect("write");
+    stream
+}
+
+#[tokio::test]
+async fn who_still_sends_hears_why_it_is_refused() {
+    let site = Site::start(None, Limits::default()).await;
+    let mut stream = refused_body(&site).await;
+    for _ in 0..4 {
+        tokio::time::sleep(SOON).await;
+        stream.write_all(&[b' '; 64 * 1024]).await.expect("no reset");
+    }
+    let mut seen = Vec::new();
+    stream.read_to_end(&mut seen).await.expect("no reset");
+    assert!(seen.starts_with(b"HTTP/1.1 405 "), "{}", String::from_utf8_lossy(&seen));
+}
+
+#[tokio::test]
+async fn who_never_stops_sending_is_cut() {
+    let site = Site::start(None, Limits::default()).await;
+    let mut stream = refused_body(&site).await;
+    let sending = async { while stream.write_all(&[b' '; 64 * 1024]).await.is_ok() {} };
+    tokio::time::timeout(DEADLINE, sending).await.expect("cut in time");
+}
+
 /// A site with one handshake at a time, and a client that has begun one and says nothing more.
 async fn with_a_dawdler(handshake_turn: Duration) -> (Site, TcpStream, Client) {
     let ca = Ca::new("ca");

@@ -88,6 +88,16 @@ impl Door {
         let (sent, answer) = tokio::join!(sending, read_all(&mut read));
         (answer, sent)
     }
+
+    #[track_caller]
+    fn says(&self, answer: &str, code: Code) {
+        let status = format!("HTTP/1.1 {} ", code.status());
+        assert!(
+            answer.starts_with(&status) && answer.contains(code.as_str()),
+            "{}, {code}: {answer}",
+            self.name
+        );
+    }
 }
 
 /// Until the other end closes.
@@ -100,15 +110,6 @@ async fn read_all(read: &mut (impl AsyncRead + Unpin)) -> String {
             .expect("it ends"),
     );
     String::from_utf8_lossy(&answer).into_owned()
-}
-
-#[track_caller]
-fn says(answer: &str, code: Code) {
-    let status = format!("HTTP/1.1 {} ", code.status());
-    assert!(
-        answer.starts_with(&status) && answer.contains(code.as_str()),
-        "{code}: {answer}"
-    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -215,16 +216,16 @@ async fn huge(door: &Door) {
         assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 413 "), "{answer}");
     }
     let (answer, _) = door.send(&announced, std::iter::repeat_with(part).take(21)).await;
-    says(&answer, Code::BodyTooLarge);
+    door.says(&answer, Code::BodyTooLarge);
     let (answer, _) = door.send(chunked, std::iter::repeat_with(chunk).take(21)).await;
-    says(&answer, Code::BodyTooLarge);
+    door.says(&answer, Code::BodyTooLarge);
 }
 
 async fn deep(door: &Door) {
     let body = b"[".repeat(200_000);
     let head = format!("connection: close\r\ncontent-length: {}\r\n", body.len());
     let (answer, _) = door.send(&head, [body].into_iter()).await;
-    says(&answer, Code::BodyMalformed);
+    door.says(&answer, Code::BodyMalformed);
 }
 
 /// Whatever is inside: what arrives is what is parsed.
@@ -236,7 +237,7 @@ async fn compressed(door: &Door) {
     ] {
         let head = format!("connection: close\r\n{coding}\r\ncontent-length: 2\r\n");
         let (answer, _) = door.send(&head, [b"{}".to_vec()].into_iter()).await;
-        says(&answer, Code::BodyMalformed);
+        door.says(&answer, Code::BodyMalformed);
         assert!(answer.contains("content-encoding"), "{answer}");
     }
 }
@@ -271,7 +272,7 @@ async fn slow_body(door: &Door) {
         .await
         .expect("a header");
     let (answer, took) = trickle(&mut stream, b" ").await;
-    says(&answer, Code::BodyTooSlow);
+    door.says(&answer, Code::BodyTooSlow);
     assert!(
         took >= Duration::from_secs(DEADLINE_S - 1),
         "{}: cut after {took:?}",
