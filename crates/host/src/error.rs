@@ -12,6 +12,9 @@ pub enum Error {
     /// The uid or gid belongs to somebody else, and nothing was touched.
     #[error("uid {uid} belongs to {holder}")]
     UidRefused { uid: u32, holder: String },
+    /// A device or disk that cannot be used, reset or written as asked; the code says in which way.
+    #[error("{subject}: {why}")]
+    Device { code: Code, subject: String, why: String },
     #[error("still there after removal: {}", listed(left, seen))]
     AbsenceNotProved { left: Vec<&'static str>, seen: Vec<String> },
     #[error("{program} ended with {status}: {stderr}")]
@@ -42,6 +45,7 @@ impl Error {
         match self {
             Error::UserRefused { .. } => Code::UserRefused,
             Error::UidRefused { .. } => Code::UidRefused,
+            Error::Device { code, .. } => *code,
             Error::AbsenceNotProved { .. } => Code::AbsenceNotProved,
             Error::ProgramTimeout { .. } | Error::Timeout { .. } => Code::HostCommandTimeout,
             Error::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull => Code::DiskFull,

@@ -3,8 +3,11 @@
 //! implementations: [`real`], and [`pretend`], in memory or in a state directory, with a fuse at every call. Which one
 //! is used is decided by code, never by configuration. It refuses to touch what is not ours.
 
+pub mod devices;
+mod disks;
 mod error;
 mod facts;
+mod markers;
 pub mod pretend;
 pub mod real;
 mod users;
@@ -12,8 +15,11 @@ mod users;
 use std::path::Path;
 use std::sync::Arc;
 
+pub use devices::{Bound, Devices, Function, Holder};
+pub use disks::{Disk, DiskList, Disks, Nameless, OpenDisk, Sought, Wiped};
 pub use error::Error;
 pub use facts::Facts;
+pub use markers::{BLOCK_BYTES, Markers};
 pub use users::{Tenant, Users};
 
 pub type Result<T> = std::result::Result<T, Error>;
@@ -23,6 +29,8 @@ pub type Result<T> = std::result::Result<T, Error>;
 pub struct Host {
     pub users: Arc<dyn Users>,
     pub facts: Arc<dyn Facts>,
+    pub devices: Arc<dyn Devices>,
+    pub disks: Arc<dyn Disks>,
     /// The parts that are not real, by name. A run with any of them says so everywhere.
     pub pretended: Vec<&'static str>,
 }
@@ -39,6 +47,8 @@ impl Host {
         Self {
             users: Arc::new(real::Users::under(root)),
             facts: Arc::new(real::Facts::under(root)),
+            devices: Arc::new(real::Devices::under(root)),
+            disks: Arc::new(real::Disks::under(root)),
             pretended: Vec::new(),
         }
     }

@@ -120,6 +120,8 @@ ids! {
     EventId "EventId" = "evt";
     AuditId "AuditId" = "aud";
     PreflightId "PreflightId" = "prf";
+    /// What one guest can have of a host: a GPU, a disk, a fabric function.
+    SlotId "SlotId" = "slot";
 }
 
 /// Derives the operation's id: the same wish asked twice is the same operation.

@@ -17,6 +17,7 @@ pub mod key;
 pub mod node_api;
 pub mod outcome;
 pub mod preflight;
+pub mod proof;
 pub mod signal;
 pub mod socket;
 pub mod state;

@@ -2,12 +2,12 @@
 
 use model::task::health_probe::{FabricLink, Gpu};
 
-use super::Pretend;
-use crate::{Facts, Result};
+use super::{KERNEL_VERSION, Pretend};
+use crate::{Facts, Function, Result};
 
 impl Facts for Pretend {
     fn kernel_version(&self) -> Result<String> {
-        self.call("kernel_version", |_, _| Ok("6.8.0-45-generic".to_owned()))
+        self.call("kernel_version", |_, _| Ok(KERNEL_VERSION.to_owned()))
     }
 
     fn free_memory_mib(&self) -> Result<u64> {
@@ -15,7 +15,7 @@ impl Facts for Pretend {
     }
 
     fn kvm_present(&self) -> Result<bool> {
-        self.call("kvm_present", |_, _| Ok(true))
+        self.call("kvm_present", |_, state| Ok(!state.hardware.no_kvm))
     }
 
     fn vfio_modules(&self) -> Result<Vec<String>> {
@@ -25,23 +25,26 @@ impl Facts for Pretend {
     }
 
     fn gpus(&self) -> Result<Vec<Gpu>> {
-        self.call("gpus", |profile, _| {
-            let gpu = |n: u32| Gpu {
-                pci_address: format!("0000:{:02x}:00.0", 0x18 + n * 0x10),
+        self.call("gpus", |profile, state| {
+            let gpus = state.hardware.functions.values().filter(|function| function.is_gpu());
+            let gpu = |function: &Function| Gpu {
+                pci_address: function.pci.to_string(),
                 model: profile.gpu_model().to_owned(),
-                driver: Some("nvidia".to_owned()),
+                driver: function.driver.clone(),
             };
-            Ok((0..profile.gpu_count()).map(gpu).collect())
+            Ok(gpus.map(gpu).collect())
         })
     }
 
     fn fabric_links(&self) -> Result<Vec<FabricLink>> {
-        self.call("fabric_links", |profile, _| {
+        self.call("fabric_links", |_, state| {
+            let all = state.hardware.functions.values();
+            let ports = all.filter(|function| function.is_fabric() && function.physical_function.is_none());
             let link = |n| FabricLink {
                 name: format!("mlx5_{n}"),
                 up: true,
             };
-            Ok((0..profile.fabric_count()).map(link).collect())
+            Ok((0..ports.count()).map(link).collect())
         })
     }
 

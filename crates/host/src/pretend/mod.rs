@@ -2,18 +2,24 @@
 //! with a fuse at every call and a log of every effect. Nothing selects it but a call to [`Pretend`]'s constructors, so
 //! no configuration of a real node can.
 
+mod board;
+mod devices;
+mod disks;
 mod facts;
 mod fuse;
+mod hardware;
 mod profile;
 mod state;
 mod store;
 mod users;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 pub use fuse::Blow;
+pub use hardware::{Fault, Hardware, PretendDisk};
 pub use profile::{Profile, ProfileError};
 pub use state::{Account, Leftover, State};
 
@@ -21,6 +27,8 @@ use crate::error::Doing;
 use crate::{Error, Host, Result, Tenant};
 use fuse::Fuse;
 use store::Store;
+
+pub(super) const KERNEL_VERSION: &str = "6.8.0-45-generic";
 
 /// Clones share one machine.
 #[derive(Clone)]
@@ -32,11 +40,12 @@ struct Inner {
     store: Option<Store>,
     fuse: Fuse,
     takes: Duration,
+    slow: BTreeMap<&'static str, Duration>,
 }
 
 impl Pretend {
     pub fn in_memory(profile: Profile) -> Self {
-        Self::new(profile, State::default(), None)
+        Self::new(profile, None, None)
     }
 
     /// Keeps its state in `dir` and goes on where it was. Effects are logged to `effects.jsonl` beside it, and every
@@ -46,13 +55,19 @@ impl Pretend {
         Ok(Self::new(profile, state, Some(store)))
     }
 
-    fn new(profile: Profile, state: State, store: Option<Store>) -> Self {
+    fn new(profile: Profile, state: Option<State>, store: Option<Store>) -> Self {
+        let mut state = state.unwrap_or_else(|| State::of(profile));
+        if state.hardware == Hardware::default() {
+            // Kept by a build in which machines had no devices.
+            state.hardware = profile.hardware();
+        }
         Self(Arc::new(Mutex::new(Inner {
             profile,
             state,
             store,
             fuse: Fuse::default(),
             takes: Duration::ZERO,
+            slow: BTreeMap::new(),
         })))
     }
 
@@ -62,11 +77,19 @@ impl Pretend {
         self
     }
 
+    /// And this verb takes so long instead, as a wipe or a reset does.
+    pub fn taking_for(self, verb: &'static str, takes: Duration) -> Self {
+        self.inner().slow.insert(verb, takes);
+        self
+    }
+
     pub fn host(&self) -> Host {
-        let pretended = vec!["users", "facts"];
+        let pretended = vec!["users", "facts", "devices", "disks"];
         Host {
             users: Arc::new(self.clone()),
             facts: Arc::new(self.clone()),
+            devices: Arc::new(self.clone()),
+            disks: Arc::new(self.clone()),
             pretended,
         }
     }
@@ -107,25 +130,49 @@ impl Pretend {
         tenant: &Tenant,
         effect: impl FnOnce(&Profile, &mut State) -> Result<T>,
     ) -> Result<T> {
+        self.touched(verb, (tenant.name.as_str(), tenant.uid.get()), effect)
+    }
+
+    /// One call of a verb that changes something else of the machine, or would.
+    fn act_on<T>(&self, verb: &'static str, subject: &str, effect: impl FnOnce(&mut State) -> Result<T>) -> Result<T> {
+        self.touched(verb, (subject, 0), |_, state| effect(state))
+    }
+
+    fn touched<T>(
+        &self,
+        verb: &'static str,
+        (name, uid): (&str, u32),
+        effect: impl FnOnce(&Profile, &mut State) -> Result<T>,
+    ) -> Result<T> {
         let takes = {
             let mut inner = self.inner();
             if let Some(store) = &mut inner.store {
                 store
-                    .touch(verb, tenant.name.as_str(), tenant.uid.get())
+                    .touch(verb, name, uid)
                     .doing(|| "write down a touch of the pretend host".to_owned())?;
             }
-            inner.takes
+            inner.slow.get(verb).copied().unwrap_or(inner.takes)
         };
         if !takes.is_zero() {
             // Nobody unparks it; being late or early would not matter.
             std::thread::park_timeout(takes);
         }
-        self.called((verb, tenant.name.as_str()), effect)
+        self.called((verb, name), effect)
     }
 
     /// One call of a verb that only looks.
-    fn call<T>(&self, verb: &'static str, look: impl FnOnce(&Profile, &mut State) -> Result<T>) -> Result<T> {
-        self.called((verb, ""), look)
+    fn call<T>(&self, verb: &'static str, look: impl FnOnce(&Profile, &State) -> Result<T>) -> Result<T> {
+        let mut inner = self.inner();
+        let blow = inner.fuse.count();
+        if blow == Some(Blow::Before) {
+            return Err(Error::Fuse { verb });
+        }
+        let answer = look(&inner.profile, &inner.state)?;
+        if blow.is_some() {
+            Err(Error::Fuse { verb })
+        } else {
+            Ok(answer)
+        }
     }
 
     /// The fuse may blow before or after the effect, which is kept when the call returns.
@@ -140,7 +187,7 @@ impl Pretend {
             state,
             store,
             fuse,
-            takes: _,
+            ..
         } = &mut *inner;
         let blow = fuse.count();
         if blow == Some(Blow::Before) {
@@ -153,7 +200,7 @@ impl Pretend {
                 && let Err(error) = kept.keep((verb, tenant), state, &changed)
             {
                 // It may have happened or not, as on a real machine: what counts is what is there now.
-                if let Ok((store, there)) = kept.reopen() {
+                if let Ok((store, Some(there))) = kept.reopen() {
                     (*kept, *state) = (store, there);
                 }
                 return Err(error).doing(|| "keep the pretend host's state".to_owned());

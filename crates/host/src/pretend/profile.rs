@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use super::{Hardware, board};
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Profile {
     H100x8,
@@ -30,19 +32,12 @@ impl Profile {
         }
     }
 
-    pub(super) const fn gpu_count(self) -> u32 {
+    /// The devices of such a host, as its maker delivers it and its owner has prepared it for slices.
+    pub(super) fn hardware(self) -> Hardware {
         match self {
-            Profile::H100x8 => 8,
-            Profile::L40sx4 => 4,
-            Profile::Cpu => 0,
-        }
-    }
-
-    pub(super) const fn fabric_count(self) -> u32 {
-        match self {
-            Profile::H100x8 => 8,
-            Profile::L40sx4 => 1,
-            Profile::Cpu => 0,
+            Profile::H100x8 => board::h100x8(),
+            Profile::L40sx4 => board::l40sx4(),
+            Profile::Cpu => Hardware::default(),
         }
     }
 

@@ -5,6 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use model::id::AllocationId;
 use serde::{Deserialize, Serialize};
 
+use super::{Hardware, Profile};
+
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct State {
@@ -20,6 +22,8 @@ pub struct State {
     pub records: BTreeMap<u32, (String, AllocationId)>,
     /// Kinds that resist removal, to see what happens then.
     pub immovable: BTreeSet<Leftover>,
+    #[serde(default)]
+    pub hardware: Hardware,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,6 +48,14 @@ pub enum Leftover {
 }
 
 impl State {
+    /// A machine of this kind that nobody has used yet.
+    pub(super) fn of(profile: Profile) -> Self {
+        Self {
+            hardware: profile.hardware(),
+            ..Self::default()
+        }
+    }
+
     pub fn has(&self, uid: u32, kind: Leftover) -> bool {
         self.leftovers.get(&uid).is_some_and(|kinds| kinds.contains(&kind))
     }

@@ -21,7 +21,7 @@ pub(super) struct Store {
     touches: File,
 }
 
-#[derive(Serialize, Deserialize, Default)]
+#[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Kept {
     log_bytes: u64,
@@ -53,19 +53,21 @@ struct Touch<'a> {
 type Accounts<'a> = Vec<(&'a str, u32, Option<String>)>;
 
 impl Store {
-    pub(super) fn open(dir: &Path) -> io::Result<(Self, State)> {
+    /// None: there is no machine yet.
+    pub(super) fn open(dir: &Path) -> io::Result<(Self, Option<State>)> {
         fs::create_dir_all(dir)?;
         let kept = match fs::read(dir.join("state.json")) {
-            Ok(bytes) => serde_json::from_slice(&bytes)?,
-            Err(error) if error.kind() == ErrorKind::NotFound => Kept::default(),
+            Ok(bytes) => Some(serde_json::from_slice::<Kept>(&bytes)?),
+            Err(error) if error.kind() == ErrorKind::NotFound => None,
             Err(error) => return Err(error),
         };
         let log = OpenOptions::new()
             .create(true)
             .append(true)
             .open(dir.join("effects.jsonl"))?;
-        if log.metadata()?.len() != kept.log_bytes {
-            log.set_len(kept.log_bytes)?;
+        let (log_bytes, effects) = kept.as_ref().map_or((0, 0), |kept| (kept.log_bytes, kept.effects));
+        if log.metadata()?.len() != log_bytes {
+            log.set_len(log_bytes)?;
         }
         let mut touches = OpenOptions::new()
             .create(true)
@@ -79,14 +81,14 @@ impl Store {
         let store = Self {
             dir: dir.to_owned(),
             log,
-            log_bytes: kept.log_bytes,
-            effects: kept.effects,
+            log_bytes,
+            effects,
             touches,
         };
-        Ok((store, kept.state))
+        Ok((store, kept.map(|kept| kept.state)))
     }
 
-    pub(super) fn reopen(&self) -> io::Result<(Self, State)> {
+    pub(super) fn reopen(&self) -> io::Result<(Self, Option<State>)> {
         Self::open(&self.dir)
     }
 

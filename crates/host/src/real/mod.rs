@@ -2,8 +2,12 @@
 //! is started by [`command`], and by nothing else.
 
 mod command;
+mod devices;
+mod disks;
 mod facts;
 mod users;
 
+pub use devices::Devices;
+pub use disks::Disks;
 pub use facts::Facts;
 pub use users::Users;

@@ -4,6 +4,7 @@
 mod abuse;
 mod accounts;
 mod both;
+mod devices;
 mod facts;
 mod hostile;
 mod pretend;

@@ -4,8 +4,10 @@ use std::collections::BTreeSet;
 use std::fs;
 
 use host::pretend::{Blow, Leftover, Pretend, Profile};
-use host::{Error, Host};
+use host::{Error, Host, Markers};
+use model::proof::WipeMethod;
 use model::signal::Code;
+use model::value::Nonce;
 
 use crate::facts::Scratch;
 use crate::tree::{keys, tenant};
@@ -28,12 +30,23 @@ fn the_fuse_blows_once_before_or_after_the_effect() {
     }
 }
 
-/// Every verb of both traits counts, so a sweep over the n-th call meets each of them.
+/// Every verb of every trait counts, so a sweep over the n-th call meets each of them.
 #[test]
 fn every_call_can_blow() {
     let machine = Pretend::in_memory(Profile::H100x8);
-    let Host { users, facts, .. } = machine.host();
+    let Host {
+        users,
+        facts,
+        devices,
+        disks,
+        ..
+    } = machine.host();
     let ada = tenant("ada", 20001);
+    let gpu = devices.functions().expect("functions")[0].pci;
+    let disk = disks.disks().expect("disks").disks.remove(0).identity;
+    let open = disks.open_guarded(&disk).expect("free");
+    let markers = Markers::new(Nonce::from_bytes([7; 32]), disk.size_bytes).expect("room");
+    let before = machine.calls();
     type Call<'a> = Box<dyn Fn() -> host::Result<()> + 'a>;
     let calls: Vec<Call<'_>> = vec![
         Box::new(|| users.refuse_foreign(&ada)),
@@ -57,13 +70,26 @@ fn every_call_can_blow() {
         Box::new(|| facts.gpus().map(drop)),
         Box::new(|| facts.fabric_links().map(drop)),
         Box::new(|| facts.root_free_bytes().map(drop)),
+        Box::new(|| devices.functions().map(drop)),
+        Box::new(|| devices.function(gpu).map(drop)),
+        Box::new(|| devices.group_holders(1).map(drop)),
+        Box::new(|| devices.vbios_sha256(gpu).map(drop)),
+        Box::new(|| devices.check_passthrough(1).map(drop)),
+        Box::new(|| devices.ensure_vfio_bound(gpu).map(drop)),
+        Box::new(|| devices.reset(gpu, None).map(drop)),
+        Box::new(|| disks.disks().map(drop)),
+        Box::new(|| disks.open_guarded(&disk).map(drop)),
+        Box::new(|| open.wipe_methods().map(drop)),
+        Box::new(|| open.plant(&markers).map(drop)),
+        Box::new(|| open.wipe(WipeMethod::Overwrite).map(drop)),
+        Box::new(|| open.seek(&markers, WipeMethod::Overwrite).map(drop)),
     ];
     for call in &calls {
         machine.set_fuse(0, Blow::Before);
         assert!(matches!(call(), Err(Error::Fuse { .. })));
         call().expect("the fuse is spent");
     }
-    assert_eq!(machine.calls(), 2 * calls.len());
+    assert_eq!(machine.calls() - before, 2 * calls.len());
 }
 
 #[test]

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{ParamsError, Spec};
 use crate::id::AllocationId;
+use crate::proof::ResetProof;
 use crate::trust::Purpose;
 use crate::value::{Name, Uid};
 
@@ -33,7 +34,7 @@ pub struct Params {
 pub struct Output {
     pub processes_killed: u32,
     pub absent: Absent,
-    /// One per GPU of the host; empty on a host without GPUs.
+    /// One per GPU of the host; empty on a host without GPUs. None is made yet: on a host with GPUs the task refuses.
     pub reset_proofs: Vec<ResetProof>,
 }
 
@@ -70,14 +71,6 @@ impl Absent {
         .filter_map(|(absent, what)| (!absent).then_some(what))
         .collect()
     }
-}
-
-/// That a GPU was reset between two tenants. Nothing makes one yet: on a host with GPUs the task refuses.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct ResetProof {
-    pub pci_address: String,
-    pub reset_method: String,
 }
 
 pub fn check(_: &Params) -> Result<(), ParamsError> {

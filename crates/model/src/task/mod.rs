@@ -5,6 +5,7 @@
 pub mod deprovision_user;
 pub mod health_probe;
 pub mod provision_user;
+pub mod topology_discover;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
