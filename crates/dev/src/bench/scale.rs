@@ -87,21 +87,19 @@ impl Bench<'_> {
     async fn run(&self, report: &mut Report) -> anyhow::Result<()> {
         sleep(Duration::from_secs(3)).await;
         let empty_kib = resident_kib(self.daemon.pid()?)?;
-        let began = Instant::now();
-        seed(&self.daemon.fleet, usize::try_from(self.nodes)?, &self.members).await?;
-        report.put("nodes", self.nodes as f64, "", None, Goal::None);
-        told(
-            report,
-            "nodes let in, with a certificate each",
-            began.elapsed().as_secs_f64(),
-            "s",
-        );
-
-        let (bare_kib, bare_cpu) = self.bare().await?;
         let few = self.few().await?;
+        self.let_in(report).await?;
         let mut crowd = self.everybody(report).await?;
         let idle = self.watch(&mut crowd, IDLE).await?;
         let held_kib = (resident_kib(self.daemon.pid()?)? - empty_kib) / self.nodes as f64;
+        self.queries(report, &few, &idle);
+        self.wake_all(report, &mut crowd).await?;
+        self.restart(report, &mut crowd).await?;
+        self.busy(report, &mut crowd).await?;
+        let failures = crowd.stats().await?.failures;
+        println!("calls that failed, restart included: {failures:?}");
+        drop(crowd);
+        let (bare_kib, bare_cpu) = self.bare().await?;
         report.put(
             "memory for each node that waits",
             held_kib,
@@ -116,13 +114,22 @@ impl Bench<'_> {
             Some(bare_cpu),
             Goal::AtMost(5.0),
         );
-        self.queries(report, &few, &idle);
-        self.wake_all(report, &mut crowd).await?;
-        self.restart(report, &mut crowd).await?;
-        self.busy(report, &mut crowd).await?;
-        let failures = crowd.stats().await?.failures;
-        println!("calls that failed, restart included: {failures:?}");
         Ok(())
+    }
+
+    /// The handful has been let in before.
+    async fn let_in(&self, report: &mut Report) -> anyhow::Result<()> {
+        let began = Instant::now();
+        let rest = self.handful()..usize::try_from(self.nodes)?;
+        seed(&self.daemon.fleet, rest, &self.members).await?;
+        told(report, "nodes", self.nodes as f64, "");
+        let took = began.elapsed().as_secs_f64();
+        told(report, "nodes let in, with a certificate each", took, "s");
+        Ok(())
+    }
+
+    fn handful(&self) -> usize {
+        usize::try_from(self.nodes / 50).unwrap_or(usize::MAX).max(10)
     }
 
     /// Memory for each node, and processor time, of the barest server.
@@ -169,13 +176,34 @@ impl Bench<'_> {
 
     /// The same look with a handful of nodes: what the process does by itself.
     async fn few(&self) -> anyhow::Result<Seen> {
-        let wish = Wish {
-            count: Some(usize::try_from(self.nodes / 50)?.max(10)),
-            ..Wish::default()
-        };
-        let mut crowd = Crowd::start(self.exe, &self.members, &wish).await?;
-        self.daemon.until_held(wish.count.unwrap_or(0) as u64, PATIENCE).await?;
+        let count = self.handful();
+        seed(&self.daemon.fleet, 0..count, &self.members).await?;
+        let mut crowd = Crowd::start(self.exe, &self.members, &Wish::default()).await?;
+        self.daemon.until_held(count as u64, PATIENCE).await?;
+        self.settled(count as u64).await?;
         self.watch(&mut crowd, IDLE / 2).await
+    }
+
+    /// Everybody is proved and nothing is asked of anybody: what comes now is what nothing costs.
+    async fn settled(&self, nodes: u64) -> anyhow::Result<()> {
+        let mut conn = PgConnection::connect_with(&self.postgres.superuser(DATABASE)).await?;
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let (ready, open): (i64, i64) = sqlx::query_as(
+                "select (select count(*) from node where state = 'ready'),
+                        (select count(*) from task where state in ('queued', 'dispatched', 'started', 'unknown'))",
+            )
+            .fetch_one(&mut conn)
+            .await?;
+            if (u64::try_from(ready)?, open) == (nodes, 0) {
+                return Ok(conn.close().await?);
+            }
+            anyhow::ensure!(
+                Instant::now() < deadline,
+                "{ready} of {nodes} are ready, {open} tasks are open"
+            );
+            sleep(Duration::from_millis(500)).await;
+        }
     }
 
     async fn everybody(&self, report: &mut Report) -> anyhow::Result<Crowd> {
@@ -192,6 +220,7 @@ impl Bench<'_> {
             began.elapsed().as_secs_f64(),
             "s",
         );
+        self.settled(self.nodes).await?;
         // Everybody is answered once more, and what arriving needed is given back.
         sleep(Duration::from_secs(HOLD_S)).await;
         Ok(crowd)

@@ -2,6 +2,7 @@
 //! change, and the papers of each written down for the process that will play them.
 
 use std::io::Write;
+use std::ops::Range;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
@@ -27,16 +28,16 @@ use super::Member;
 /// Nodes in one change.
 const BATCH: usize = 250;
 
-/// Makes `count` nodes, ready and with a certificate each, and writes their papers to `members`.
-pub async fn seed(fleet: &Fleet, count: usize, members: &Path) -> anyhow::Result<()> {
+/// Makes a node for each of these numbers, ready and with a certificate, and adds their papers to `members`.
+pub async fn seed(fleet: &Fleet, numbers: Range<usize>, members: &Path) -> anyhow::Result<()> {
     let file = std::fs::File::options()
-        .create_new(true)
-        .write(true)
+        .create(true)
+        .append(true)
         .mode(0o600)
         .open(members)
         .with_context(|| members.display().to_string())?;
     let mut file = std::io::BufWriter::new(file);
-    let places: Vec<usize> = (0..count).collect();
+    let places: Vec<usize> = numbers.collect();
     for batch in places.chunks(BATCH) {
         let actor = Actor::system("crowd");
         let mut change = fleet.app.db.change(&actor, "node.seed", fleet.app.installation).await?;

@@ -41,7 +41,7 @@ impl Scene {
             .await
             .expect("a daemon");
         let scene = Self { db, dir, daemon };
-        seed(&scene.daemon.fleet, nodes as usize, &scene.members())
+        seed(&scene.daemon.fleet, 0..nodes as usize, &scene.members())
             .await
             .expect("nodes");
         scene

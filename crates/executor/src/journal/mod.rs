@@ -70,10 +70,10 @@ impl From<TapeError> for JournalError {
 
 impl Journal {
     pub(crate) fn open(dir: &Path, size: u64) -> Result<Self, JournalError> {
-        let (tape, raw) = Tape::open(dir, size)?;
+        let (tape, found) = Tape::open(dir, size)?;
         let mut book = Book::new();
-        for (seq, kind, body) in raw {
-            let applied = Entry::parse(kind, &body).and_then(|entry| book.apply(entry));
+        for (seq, kind, body) in found.records() {
+            let applied = Entry::parse(kind, body).and_then(|entry| book.apply(entry));
             applied.map_err(|why| JournalError::Corrupt(format!("record {seq}: {why}")))?;
         }
         Ok(Self {

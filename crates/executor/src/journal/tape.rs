@@ -3,7 +3,8 @@
 //! then only known by reading it again.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, Seek, SeekFrom, Write};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::ops::Range;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -26,8 +27,20 @@ pub(super) struct Tape {
     broken: bool,
 }
 
-/// A record as it was read: sequence number, kind, body.
-pub(super) type Raw = (u64, u8, Vec<u8>);
+/// What was in the file when it was opened.
+#[derive(Debug)]
+pub(super) struct Found {
+    bytes: Vec<u8>,
+    /// Sequence number, kind, where the body is.
+    records: Vec<(u64, u8, Range<usize>)>,
+}
+
+impl Found {
+    pub(super) fn records(&self) -> impl Iterator<Item = (u64, u8, &[u8])> {
+        let records = self.records.iter();
+        records.map(|(seq, kind, body)| (*seq, *kind, &self.bytes[body.clone()]))
+    }
+}
 
 #[derive(Debug, thiserror::Error)]
 pub(super) enum TapeError {
@@ -43,13 +56,13 @@ pub(super) enum TapeError {
 
 impl Tape {
     /// Opens or makes the journal in `dir`. An existing one keeps its size.
-    pub(super) fn open(dir: &Path, size: u64) -> Result<(Self, Vec<Raw>), TapeError> {
+    pub(super) fn open(dir: &Path, size: u64) -> Result<(Self, Found), TapeError> {
         let file = open_sized(&dir.join(NAME), size)?;
         open_sized(&dir.join(SPARE), size)?;
         durable::sync_parent(&dir.join(NAME))?;
         let size = file.metadata()?.len();
-        let mut bytes = vec![0; usize::try_from(size).map_err(io::Error::other)?];
-        file.read_exact_at(&mut bytes, 0)?;
+        let mut bytes = Vec::with_capacity(usize::try_from(size).map_err(io::Error::other)?);
+        (&file).take(size).read_to_end(&mut bytes)?;
         let scan = frame::scan(&bytes);
         let end = scan.end as u64;
         match scan.tail {
@@ -66,7 +79,12 @@ impl Tape {
             write_again(&file, scan.end - last.size(), &bytes[..scan.end])?;
         }
         let next_seq = scan.frames.last().map_or(1, |last| last.seq + 1);
-        let raw = scan.frames.iter().map(|f| (f.seq, f.kind, f.body.to_vec())).collect();
+        let mut at = 0;
+        let records = scan.frames.iter().map(|frame| {
+            at += frame.size();
+            (frame.seq, frame.kind, at - frame.body.len()..at)
+        });
+        let records = records.collect();
         let dir = dir.to_owned();
         Ok((
             Self {
@@ -77,7 +95,7 @@ impl Tape {
                 next_seq,
                 broken: false,
             },
-            raw,
+            Found { bytes, records },
         ))
     }
 
