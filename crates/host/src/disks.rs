@@ -82,7 +82,8 @@ pub trait OpenDisk: Send + Sync {
     /// Writes the markers and reads them back from the disk; gives how many. Fewer than all of them is an error.
     fn plant(&self, markers: &Markers) -> Result<u32>;
 
-    /// `wipe_unproved` if the disk could not be wiped so; refuses a method that it does not offer.
+    /// `wipe_unproved` if the disk could not be wiped; refuses a method that it does not offer. The answer says which
+    /// one it was in the end: a disk that refuses to write zeros itself is overwritten.
     fn wipe(&self, method: WipeMethod) -> Result<Wiped>;
 
     /// Looks for the markers and for signatures; reads the whole disk if the method leaves zeros.

@@ -1,6 +1,8 @@
 //! What both machines judge alike: which functions may be bound, when a group is viable, what a reset has to show.
 //! Pure: the machines look and act, this decides, and every refusal has the code of the passthrough table.
 
+use std::time::Duration;
+
 use model::digest::Sha256;
 use model::proof::ResetProof;
 use model::signal::Code;
@@ -38,11 +40,11 @@ pub(crate) fn reset_failed(pci: Pci, why: impl Into<String>) -> Error {
     refused(Code::GpuResetFailed, pci, why)
 }
 
-pub(crate) fn write_timeout(path: &str) -> Error {
+pub(crate) fn write_timeout(path: &str, limit: Duration) -> Error {
     Error::Device {
         code: Code::HostWriteTimeout,
         subject: path.to_owned(),
-        why: "the kernel did not finish a write within 10 s".to_owned(),
+        why: format!("the kernel did not finish a write within {} ms", limit.as_millis()),
     }
 }
 

@@ -5,7 +5,7 @@ use model::proof::ResetProof;
 use model::value::Pci;
 
 use super::hardware::{Fault, Hardware};
-use super::{KERNEL_VERSION, Pretend};
+use super::{KERNEL_VERSION, Pretend, WRITE_LIMIT};
 use crate::devices::{self, VFIO_PCI};
 use crate::{Bound, Devices, Function, Holder, Result};
 
@@ -69,9 +69,10 @@ impl Hardware {
         let plan = devices::plan(pci, &all)?;
         for own in &plan.to_bind {
             if self.has(Fault::WriteHangs(*own)) {
-                return Err(devices::write_timeout(&format!(
-                    "/sys/bus/pci/devices/{own}/driver_override"
-                )));
+                return Err(devices::write_timeout(
+                    &format!("/sys/bus/pci/devices/{own}/driver_override"),
+                    WRITE_LIMIT,
+                ));
             }
             let sleeps = self.has(Fault::NeverWakes(*own));
             let moves = self.has(Fault::GroupMoves(*own));
@@ -100,7 +101,10 @@ impl Hardware {
             return Err(devices::reset_failed(pci, "the kernel knows no way to reset it"));
         };
         if self.has(Fault::WriteHangs(pci)) {
-            return Err(devices::write_timeout(&format!("/sys/bus/pci/devices/{pci}/reset")));
+            return Err(devices::write_timeout(
+                &format!("/sys/bus/pci/devices/{pci}/reset"),
+                WRITE_LIMIT,
+            ));
         }
         if self.has(Fault::ResetFails(pci)) {
             return Err(devices::reset_failed(pci, "the kernel answered with error 25"));
@@ -109,6 +113,7 @@ impl Hardware {
         if self.has(Fault::RomChanges(pci)) {
             self.vbios.insert(pci, Sha256::of(b"another ROM"));
         }
+        self.residue.remove(&pci);
         if let Some(function) = self.functions.get_mut(&pci) {
             function.config_readable = !loses;
             function.power_state = "D0".to_owned();

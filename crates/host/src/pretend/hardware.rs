@@ -15,6 +15,9 @@ pub struct Hardware {
     pub functions: BTreeMap<Pci, Function>,
     /// Digests of ROMs.
     pub vbios: BTreeMap<Pci, Sha256>,
+    /// Functions that have a tenant's data in their memory.
+    #[serde(default)]
+    pub residue: BTreeSet<Pci>,
     /// By IOMMU group.
     pub holders: BTreeMap<u32, Vec<Holder>>,
     pub disks: BTreeMap<DiskId, PretendDisk>,

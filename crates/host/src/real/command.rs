@@ -17,6 +17,7 @@ use crate::{Error, Result};
 
 const CHROOT: &str = "/usr/sbin/chroot";
 const KEPT_STDERR_BYTES: usize = 4096;
+const LAST_WAIT: Duration = Duration::from_secs(2);
 
 /// Everything we ever start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,6 +28,8 @@ pub(super) enum Program {
     Groupadd,
     Groupdel,
     Ipcrm,
+    /// Writes its input to one of the kernel's files: a driver that hangs then hangs a process of its own.
+    Dd,
 }
 
 impl Program {
@@ -38,6 +41,7 @@ impl Program {
             Program::Groupadd => "/usr/sbin/groupadd",
             Program::Groupdel => "/usr/sbin/groupdel",
             Program::Ipcrm => "/usr/bin/ipcrm",
+            Program::Dd => "/usr/bin/dd",
         }
     }
 
@@ -62,6 +66,10 @@ impl Ended {
         self.status.code()
     }
 
+    pub(super) fn stderr(&self) -> &str {
+        &self.stderr
+    }
+
     pub(super) fn ok(self) -> Result<()> {
         if self.status.success() {
             return Ok(());
@@ -80,7 +88,7 @@ impl Commands {
         Self { root }
     }
 
-    /// `held` becomes the program's empty standard input: a lock on that file lasts as long as the program, even if
+    /// `held` becomes the program's standard input, empty or not: a lock on that file lasts as long as the program, even if
     /// we are killed before it ends.
     pub(super) fn run(&self, program: Program, args: &[&str], held: Option<&File>, limit: Duration) -> Result<Ended> {
         let starting = || format!("start {}", program.name());
@@ -137,8 +145,8 @@ struct Running {
 impl Drop for Running {
     fn drop(&mut self) {
         if !self.reaped {
-            // Fails only if it is gone already, and that is what we want.
-            self.end().ok();
+            // Whatever fails here, there is nobody left to tell.
+            self.abandon().ok();
         }
     }
 }
@@ -146,6 +154,18 @@ impl Drop for Running {
 impl Running {
     fn new(child: Child) -> Self {
         Self { child, reaped: false }
+    }
+
+    /// Kills it and waits a little: a program in a system call that never returns does not die either, and must not
+    /// keep us with it. Such a one is left behind, as the kernel leaves it.
+    fn abandon(&mut self) -> std::io::Result<()> {
+        kill_process_group(Pid::from_child(&self.child), Signal::KILL).ok();
+        let pidfd = pidfd_open(Pid::from_child(&self.child), PidfdFlags::empty())?;
+        let limit = Timespec::try_from(LAST_WAIT).ok();
+        if poll(&mut [PollFd::new(&pidfd, PollFlags::IN)], limit.as_ref())? > 0 {
+            self.child.wait()?;
+        }
+        Ok(())
     }
 
     /// Ends what is left of its process group, before it is reaped: until then the group's number is nobody else's.

@@ -1,50 +1,84 @@
-//! The real side of [`crate::Devices`].
+//! The real side of [`crate::Devices`]: sysfs, and one process for each write to it. What it sees is what the kernel
+//! says at that moment; what it decides stands in the rules that the pretend machine has too.
 
-use std::path::{Path, PathBuf};
+mod bind;
+mod console;
+mod holders;
+mod look;
+mod memlock;
+mod rom;
+mod write;
+
+use std::path::Path;
+use std::time::Duration;
 
 use model::digest::Sha256;
 use model::proof::ResetProof;
 use model::value::Pci;
 
-use crate::{Bound, Error, Function, Holder, Result};
+use super::sys::Sys;
+use crate::devices::{self, Means};
+use crate::{Bound, Facts as _, Function, Holder, Result};
+pub use write::{InAProcess, KernelWriter};
+
+const PCI: &str = "sys/bus/pci/devices";
+/// How long the kernel may take over one write.
+const WRITE_LIMIT: Duration = Duration::from_secs(10);
 
 pub struct Devices {
-    root: PathBuf,
+    sys: Sys,
+    facts: super::Facts,
+    writer: Box<dyn KernelWriter>,
 }
 
 impl Devices {
     pub fn under(root: &Path) -> Self {
-        Self { root: root.to_owned() }
+        Self::with_writer(root, Box::new(InAProcess(WRITE_LIMIT)))
     }
 
-    fn not_there_yet<T>(&self) -> Result<T> {
-        Err(Error::Unreadable {
-            path: self.root.display().to_string(),
-            why: "this build cannot look at its devices yet",
-        })
+    pub fn with_writer(root: &Path, writer: Box<dyn KernelWriter>) -> Self {
+        Self {
+            sys: Sys::under(root),
+            facts: super::Facts::under(root),
+            writer,
+        }
     }
 }
 
 impl crate::Devices for Devices {
     fn functions(&self) -> Result<Vec<Function>> {
-        self.not_there_yet()
+        self.look()
     }
-    fn function(&self, _: Pci) -> Result<Function> {
-        self.not_there_yet()
+
+    fn function(&self, pci: Pci) -> Result<Function> {
+        self.look_at(pci)?.ok_or_else(|| devices::missing(pci))
     }
-    fn group_holders(&self, _: u32) -> Result<Vec<Holder>> {
-        self.not_there_yet()
+
+    fn group_holders(&self, group: u32) -> Result<Vec<Holder>> {
+        self.holders(group)
     }
-    fn vbios_sha256(&self, _: Pci) -> Result<Option<Sha256>> {
-        self.not_there_yet()
+
+    fn vbios_sha256(&self, pci: Pci) -> Result<Option<Sha256>> {
+        self.rom(pci)
     }
-    fn check_passthrough(&self, _: u64) -> Result<()> {
-        self.not_there_yet()
+
+    fn check_passthrough(&self, memory_mib: u64) -> Result<()> {
+        let (memlock_of, memlock_bytes) = self.memlock()?;
+        let means = Means {
+            has_kvm: self.facts.kvm_present()?,
+            has_groups: !self.sys.names("sys/kernel/iommu_groups")?.is_empty(),
+            has_vfio: self.sys.has("sys/module/vfio_pci"),
+            memlock_bytes,
+            memlock_of,
+        };
+        devices::check_passthrough(&means, memory_mib)
     }
-    fn ensure_vfio_bound(&self, _: Pci) -> Result<Bound> {
-        self.not_there_yet()
+
+    fn ensure_vfio_bound(&self, pci: Pci) -> Result<Bound> {
+        self.bind(pci)
     }
-    fn reset(&self, _: Pci, _: Option<Sha256>) -> Result<ResetProof> {
-        self.not_there_yet()
+
+    fn reset(&self, pci: Pci, baseline: Option<Sha256>) -> Result<ResetProof> {
+        self.reset_with_proof(pci, baseline)
     }
 }

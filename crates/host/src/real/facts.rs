@@ -1,10 +1,11 @@
 //! The real side of [`crate::Facts`]: /proc and /sys, no programs.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use model::task::health_probe::{FabricLink, Gpu};
 
+use super::sys::Sys;
 use crate::error::Doing;
 use crate::{Error, Result};
 
@@ -19,65 +20,22 @@ const CONSOLES: [&str; 8] = [
 ];
 
 pub struct Facts {
-    root: PathBuf,
+    sys: Sys,
 }
 
 impl Facts {
     pub fn under(root: &Path) -> Self {
-        Self { root: root.to_owned() }
-    }
-
-    fn text(&self, path: &str) -> Result<String> {
-        let path = self.root.join(path);
-        let text = fs::read_to_string(&path).doing(|| format!("read {}", path.display()))?;
-        Ok(text.trim().to_owned())
-    }
-
-    /// The names in a directory of /sys, sorted; none if the kernel does not have it.
-    fn names(&self, path: &str) -> Result<Vec<String>> {
-        let path = self.root.join(path);
-        let entries = match fs::read_dir(&path) {
-            Ok(entries) => entries,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(source) => {
-                return Err(Error::Io {
-                    doing: format!("list {}", path.display()),
-                    source,
-                });
-            }
-        };
-        let mut names = Vec::new();
-        for entry in entries {
-            let entry = entry.doing(|| format!("list {}", path.display()))?;
-            names.push(entry.file_name().to_string_lossy().into_owned());
-        }
-        names.sort();
-        Ok(names)
-    }
-
-    /// The driver that is bound to a device, if any.
-    fn driver(&self, dir: &str) -> Result<Option<String>> {
-        let link = self.root.join(dir).join("driver");
-        match fs::read_link(&link) {
-            Ok(driver) => Ok(driver.file_name().map(|name| name.to_string_lossy().into_owned())),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error).doing(|| format!("read {}", link.display())),
-        }
-    }
-
-    /// An attribute that may be missing or unreadable while devices come and go.
-    fn attribute(&self, path: &str) -> Option<String> {
-        self.text(path).ok()
+        Self { sys: Sys::under(root) }
     }
 }
 
 impl crate::Facts for Facts {
     fn kernel_version(&self) -> Result<String> {
-        self.text("proc/sys/kernel/osrelease")
+        self.sys.text("proc/sys/kernel/osrelease")
     }
 
     fn free_memory_mib(&self) -> Result<u64> {
-        let meminfo = self.text("proc/meminfo")?;
+        let meminfo = self.sys.text("proc/meminfo")?;
         let available = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
         let kib = available.and_then(|rest| rest.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok());
         let unreadable = || Error::Unreadable {
@@ -88,16 +46,16 @@ impl crate::Facts for Facts {
     }
 
     fn kvm_present(&self) -> Result<bool> {
-        let cpu = self.text("proc/cpuinfo")?;
+        let cpu = self.sys.text("proc/cpuinfo")?;
         let mut flags = cpu
             .lines()
             .filter(|line| line.starts_with("flags"))
             .flat_map(str::split_whitespace);
-        Ok(self.root.join("dev/kvm").exists() && flags.any(|flag| flag == "vmx" || flag == "svm"))
+        Ok(self.sys.has("dev/kvm") && flags.any(|flag| flag == "vmx" || flag == "svm"))
     }
 
     fn vfio_modules(&self) -> Result<Vec<String>> {
-        let modules = self.names("sys/module")?;
+        let modules = self.sys.names("sys/module")?;
         Ok(modules.into_iter().filter(|name| name.starts_with("vfio")).collect())
     }
 
@@ -105,18 +63,18 @@ impl crate::Facts for Facts {
     /// so what cannot be read is an error and not a machine without GPUs.
     fn gpus(&self) -> Result<Vec<Gpu>> {
         // A kernel need not have PCI; but one whose /sys is not there tells us nothing.
-        let buses = self.root.join("sys/bus");
+        let buses = self.sys.path("sys/bus");
         fs::read_dir(&buses).doing(|| format!("list {}", buses.display()))?;
         let mut gpus = Vec::new();
-        for pci_address in self.names("sys/bus/pci/devices")? {
+        for pci_address in self.sys.names("sys/bus/pci/devices")? {
             let dir = format!("sys/bus/pci/devices/{pci_address}");
-            let of = |what: &str| self.text(&format!("{dir}/{what}"));
+            let of = |what: &str| self.sys.text(&format!("{dir}/{what}"));
             let (vendor, class) = (of("vendor")?, of("class")?);
             let is_console = class.starts_with(DISPLAY) && CONSOLES.contains(&vendor.as_str());
             if !is_console && [DISPLAY, ACCELERATOR].iter().any(|kind| class.starts_with(kind)) {
                 gpus.push(Gpu {
                     model: model(&vendor, &of("device")?),
-                    driver: self.driver(&dir)?,
+                    driver: self.sys.link_name(&format!("{dir}/driver"))?,
                     pci_address,
                 });
             }
@@ -127,9 +85,11 @@ impl crate::Facts for Facts {
     /// InfiniBand ports, and network links of the same vendor that are not one of them.
     fn fabric_links(&self) -> Result<Vec<FabricLink>> {
         let mut links = Vec::new();
-        for device in self.names("sys/class/infiniband")? {
-            for port in self.names(&format!("sys/class/infiniband/{device}/ports"))? {
-                let state = self.attribute(&format!("sys/class/infiniband/{device}/ports/{port}/state"));
+        for device in self.sys.names("sys/class/infiniband")? {
+            for port in self.sys.names(&format!("sys/class/infiniband/{device}/ports"))? {
+                let state = self
+                    .sys
+                    .attribute(&format!("sys/class/infiniband/{device}/ports/{port}/state"));
                 let up = state.is_some_and(|state| state.ends_with("ACTIVE"));
                 links.push(FabricLink {
                     name: format!("{device}/{port}"),
@@ -137,10 +97,10 @@ impl crate::Facts for Facts {
                 });
             }
         }
-        for name in self.names("sys/class/net")? {
+        for name in self.sys.names("sys/class/net")? {
             let dir = format!("sys/class/net/{name}");
-            if self.attribute(&format!("{dir}/device/vendor")).as_deref() == Some(MELLANOX) {
-                let up = self.attribute(&format!("{dir}/operstate")).as_deref() == Some("up");
+            if self.sys.attribute(&format!("{dir}/device/vendor")).as_deref() == Some(MELLANOX) {
+                let up = self.sys.attribute(&format!("{dir}/operstate")).as_deref() == Some("up");
                 links.push(FabricLink { name, up });
             }
         }
@@ -148,7 +108,8 @@ impl crate::Facts for Facts {
     }
 
     fn root_free_bytes(&self) -> Result<u64> {
-        let stat = rustix::fs::statvfs(&self.root).doing(|| format!("ask for the space of {}", self.root.display()))?;
+        let root = self.sys.path("");
+        let stat = rustix::fs::statvfs(&root).doing(|| format!("ask for the space of {}", root.display()))?;
         Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
     }
 }

@@ -5,9 +5,10 @@ mod command;
 mod devices;
 mod disks;
 mod facts;
+mod sys;
 mod users;
 
-pub use devices::Devices;
+pub use devices::{Devices, InAProcess, KernelWriter};
 pub use disks::Disks;
 pub use facts::Facts;
 pub use users::Users;

@@ -18,7 +18,7 @@ impl Scratch {
         Self(dir)
     }
 
-    fn write(&self, file: &str, text: &str) {
+    pub(crate) fn write(&self, file: &str, text: &str) {
         let path = self.0.join(file);
         fs::create_dir_all(path.parent().expect("below the directory")).expect("make a directory");
         fs::write(path, text).expect("write");

@@ -43,7 +43,7 @@ fn every_call_can_blow() {
     } = machine.host();
     let ada = tenant("ada", 20001);
     let gpu = devices.functions().expect("functions")[0].pci;
-    let disk = disks.disks().expect("disks").disks.remove(0).identity;
+    let disk = disks.disks().expect("disks").disks.pop().expect("one").identity;
     let open = disks.open_guarded(&disk).expect("free");
     let markers = Markers::new(Nonce::from_bytes([7; 32]), disk.size_bytes).expect("room");
     let before = machine.calls();

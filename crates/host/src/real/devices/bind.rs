@@ -1,0 +1,73 @@
+//! Giving a device to vfio-pci, and resetting it. Every write is checked by reading everything anew: what counts is
+//! what the kernel says afterwards.
+
+use model::digest::Sha256;
+use model::proof::ResetProof;
+use model::value::Pci;
+
+use super::{Devices, PCI};
+use crate::devices::{self, VFIO_PCI};
+use crate::{Bound, Facts as _, Result};
+
+impl Devices {
+    pub(super) fn bind(&self, pci: Pci) -> Result<Bound> {
+        let all = self.look()?;
+        let plan = devices::plan(pci, &all)?;
+        for function in &plan.to_bind {
+            self.take(*function)?;
+        }
+        let of_the_device = all
+            .iter()
+            .filter(|f| f.iommu_group == Some(plan.group) && f.pci.same_device(pci));
+        for function in of_the_device.filter(|f| f.d3cold_allowed == Some(true)) {
+            self.write(&format!("{PCI}/{}/d3cold_allowed", function.pci), "0")?;
+        }
+        devices::verify_bound(pci, plan.group, &self.look()?)
+    }
+
+    /// The override comes first: from then on no other driver can have it, whoever looks for one.
+    fn take(&self, pci: Pci) -> Result<()> {
+        self.write(&format!("{PCI}/{pci}/driver_override"), VFIO_PCI)?;
+        let unbind = format!("{PCI}/{pci}/driver/unbind");
+        if self.sys.has(&unbind) {
+            self.write(&unbind, &pci.to_string())?;
+        }
+        self.write("sys/bus/pci/drivers_probe", &pci.to_string())
+    }
+
+    pub(super) fn reset_with_proof(&self, pci: Pci, baseline: Option<Sha256>) -> Result<ResetProof> {
+        let before = self.look_at(pci)?.ok_or_else(|| devices::missing(pci))?;
+        if let Some(group) = before.iommu_group
+            && let Some(holder) = self.holders(group)?.first()
+        {
+            return Err(devices::busy(pci, holder));
+        }
+        let Some(method) = before.reset_methods.first().cloned() else {
+            return Err(devices::reset_failed(pci, "the kernel knows no way to reset it"));
+        };
+        let control = format!("{PCI}/{pci}/power/control");
+        // What nobody uses is put to sleep; awake is what has to be shown.
+        let sleeps = self.sys.optional(&control)?.is_some_and(|control| control == "auto");
+        if sleeps {
+            self.write(&control, "on")?;
+        }
+        if let Some(words) = self.written(&format!("{PCI}/{pci}/reset"), "1")? {
+            return Err(devices::reset_failed(pci, format!("the kernel refused: {words}")));
+        }
+        let after = self
+            .look_at(pci)?
+            .ok_or_else(|| devices::reset_failed(pci, "it is gone"))?;
+        let rom = self.rom(pci)?;
+        let proof = devices::prove_reset(
+            &before,
+            &after,
+            (method, 0),
+            (rom, baseline),
+            self.facts.kernel_version()?,
+        )?;
+        if sleeps {
+            self.write(&control, "auto")?;
+        }
+        Ok(proof)
+    }
+}

@@ -1,0 +1,138 @@
+//! Loop devices that look like NVMe disks: real block devices behind a generated tree. They exist only within a test's
+//! namespaces, and are detached when it ends.
+
+use std::fs;
+use std::os::unix::fs::{FileExt, MetadataExt, symlink};
+use std::path::{Path, PathBuf};
+
+use host::{Host, OpenDisk};
+use model::value::{DiskIdentity, Nonce};
+use rustix::fs::{CWD, FileType, Mode, major, minor, mknodat};
+
+use crate::tree::{path, program};
+
+pub(crate) struct Loop {
+    /// The machine that has it as its only disk.
+    pub(crate) root: PathBuf,
+    pub(crate) node: PathBuf,
+    pub(crate) identity: DiskIdentity,
+    number: (u32, u32),
+}
+
+impl Loop {
+    /// Below the tree's root directory, of `size` bytes.
+    pub(crate) fn new(name: &str, size: u64) -> Self {
+        let file = path(&format!("{name}.img"));
+        fs::File::create(&file)
+            .and_then(|file| file.set_len(size))
+            .expect("a file");
+        Self::over(name, &file, size)
+    }
+
+    pub(crate) fn over(name: &str, file: &Path, size: u64) -> Self {
+        let output = program("losetup")
+            .args(["--find", "--show"])
+            .arg(file)
+            .output()
+            .expect("losetup starts");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let node = PathBuf::from(String::from_utf8_lossy(&output.stdout).trim());
+        let rdev = fs::metadata(&node).expect("it is there").rdev();
+        let identity = DiskIdentity {
+            by_id: format!("nvme-LOOP_{name}").parse().expect("a name"),
+            serial: format!("S-{name}").parse().expect("a serial number"),
+            wwn: format!("eui.{name}").parse().expect("a name"),
+            size_bytes: size,
+        };
+        let disk = Self {
+            root: path(name),
+            node,
+            identity,
+            number: (major(rdev), minor(rdev)),
+        };
+        disk.grow();
+        disk
+    }
+
+    fn grow(&self) {
+        let (root, id) = (&self.root, &self.identity);
+        let (major, minor) = self.number;
+        let dir = root.join("sys/block/nvme9n1");
+        for below in ["device", "queue", "holders"] {
+            fs::create_dir_all(dir.join(below)).expect("make a directory");
+        }
+        for below in ["dev/disk/by-id", "sys/dev/block", "proc"] {
+            fs::create_dir_all(root.join(below)).expect("make a directory");
+        }
+        let put = |file: &str, text: &str| fs::write(dir.join(file), format!("{text}\n")).expect("write");
+        put("dev", &format!("{major}:{minor}"));
+        put("size", &(id.size_bytes / 512).to_string());
+        put("wwid", id.wwn.as_str());
+        put("device/serial", id.serial.as_str());
+        put("queue/write_zeroes_max_bytes", "33554432");
+        mknodat(
+            CWD,
+            root.join("dev/nvme9n1"),
+            FileType::BlockDevice,
+            Mode::RUSR | Mode::WUSR,
+            rustix::fs::makedev(major, minor),
+        )
+        .expect("a node");
+        symlink("../../nvme9n1", root.join("dev/disk/by-id").join(id.by_id.as_str())).expect("link");
+        symlink(
+            "../../block/nvme9n1",
+            root.join(format!("sys/dev/block/{major}:{minor}")),
+        )
+        .expect("link");
+        symlink("/proc/self", root.join("proc/self")).expect("link");
+    }
+
+    pub(crate) fn host(&self) -> Host {
+        Host::real_under(&self.root)
+    }
+
+    pub(crate) fn open(&self) -> host::Result<Box<dyn OpenDisk>> {
+        self.host().disks.open_guarded(&self.identity)
+    }
+
+    pub(crate) fn put(&self, file: &str, text: &str) {
+        let file = self.root.join(file);
+        fs::create_dir_all(file.parent().expect("below")).expect("make a directory");
+        fs::write(file, text).expect("write");
+    }
+
+    pub(crate) fn number(&self) -> String {
+        format!("{}:{}", self.number.0, self.number.1)
+    }
+
+    /// Every byte, as a file that the page cache did not see.
+    pub(crate) fn bytes(&self) -> Vec<u8> {
+        let mut bytes = vec![0; usize::try_from(self.identity.size_bytes).expect("small")];
+        fs::File::open(&self.node)
+            .and_then(|file| file.read_exact_at(&mut bytes, 0))
+            .expect("read");
+        bytes
+    }
+
+    pub(crate) fn write(&self, text: &[u8], offset: u64) {
+        let file = fs::OpenOptions::new().write(true).open(&self.node).expect("open");
+        file.write_all_at(text, offset)
+            .and_then(|()| file.sync_all())
+            .expect("write");
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        let detached = program("losetup")
+            .arg("--detach")
+            .arg(&self.node)
+            .status()
+            .expect("losetup starts");
+        assert!(detached.success() || std::thread::panicking());
+    }
+}
+
+pub(crate) fn nonce() -> Nonce {
+    Nonce::from_bytes([9; 32])
+}
