@@ -12,7 +12,7 @@ use base::http::{
     Access, Answer, ApiError, Body, Params, Peer, Route, Routes, Search, Subject, correlation_id, later, settle,
 };
 use base::tx::Actor;
-use http::header::CONNECTION;
+use http::header::{CONNECTION, CONTENT_TYPE};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use model::id::{NodeId, SessionId, TaskId};
@@ -410,8 +410,8 @@ async fn post_result(
         .map(Json)
 }
 
-async fn get_trust(State(fleet): State<Fleet>, Me(_): Me) -> Json<Bundle> {
-    Json(fleet.keyring().bundle.clone())
+async fn get_trust(State(fleet): State<Fleet>, Me(_): Me) -> Response {
+    ([(CONTENT_TYPE, "application/json")], fleet.keyring().written.clone()).into_response()
 }
 
 async fn post_self_probe(State(fleet): State<Fleet>, Me(me): Me, Body(probe): Body<NodeProbe>) -> Answer<StatusCode> {

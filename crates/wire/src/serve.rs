@@ -5,13 +5,14 @@
 
 use std::error::Error;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use http::{Request, Response};
 use hyper::body::{Body, Incoming};
 use hyper::server::conn::http1;
-use hyper::service::service_fn;
+use hyper::service::{HttpService, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use model::time::Timestamp;
@@ -154,6 +155,8 @@ async fn accept(listener: &TcpListener, places: &Arc<Semaphore>) -> (TcpStream, 
 
 type Ended = Box<dyn Error + Send + Sync>;
 
+/// Tens of thousands of these are there at any time, most of them waiting: what only the handshake needs is given back
+/// once it is over, and the rest is as small as it can be.
 async fn connection<S, B>(
     stream: TcpStream,
     addr: SocketAddr,
@@ -178,13 +181,13 @@ where
             addr,
             certificate: None,
         };
-        let end = End::of_age(born, limits);
-        return requests(stream, peer, service, limits, end, stop).await;
+        let requests = requests(stream, peer, service, limits);
+        return until_over(requests, End::of_age(born, limits), limits, stop).await;
     };
-    let accepting = timeout(
+    let accepting = Box::pin(timeout(
         limits.handshake_timeout,
         handshake(stream, config.clone(), door.turns, limits),
-    );
+    ));
     let stream = match stop.or(accepting).await {
         None => return Ok(()),
         Some(accepted) => accepted??,
@@ -200,7 +203,8 @@ where
             born + left(&config, certificate.not_after),
         );
     }
-    requests(stream, Peer { addr, certificate }, service, limits, end, stop).await
+    let requests = requests(stream, Peer { addr, certificate }, service, limits);
+    until_over(requests, end, limits, stop).await
 }
 
 /// When a connection has to end at the latest, and what then remains for a request under way.
@@ -235,21 +239,23 @@ impl End {
     }
 }
 
+/// The stream is boxed: it is moved about until somebody serves it, and every move would cost its size.
 async fn handshake(
     stream: TcpStream,
     config: Arc<ServerConfig>,
     turns: Arc<Semaphore>,
     limits: Limits,
-) -> std::io::Result<TlsStream<TcpStream>> {
+) -> std::io::Result<Box<TlsStream<TcpStream>>> {
     let turn = turns.acquire().await.expect("the semaphore is never closed");
     let mut accepting = std::pin::pin!(TlsAcceptor::from(config).accept(stream));
-    match timeout(limits.handshake_turn, accepting.as_mut()).await {
+    let accepted = match timeout(limits.handshake_turn, accepting.as_mut()).await {
         Ok(done) => done,
         Err(_) => {
             drop(turn);
             accepting.await
         }
-    }
+    };
+    accepted.map(Box::new)
 }
 
 /// By the clock that judged the certificate in the handshake.
@@ -260,7 +266,15 @@ fn left(config: &ServerConfig, not_after: Timestamp) -> Duration {
     Duration::from_millis(u64::try_from(not_after.millis().saturating_sub(now_ms)).unwrap_or(0))
 }
 
-async fn requests<I, S, B>(io: I, peer: Peer, service: S, limits: Limits, end: End, stop: Stop) -> Result<(), Ended>
+type Requests<I, S> = Pin<Box<http1::Connection<TokioIo<Linger<I>>, S>>>;
+
+/// All requests of a connection, one after the other.
+fn requests<I, S, B>(
+    io: I,
+    peer: Peer,
+    service: S,
+    limits: Limits,
+) -> Requests<I, impl HttpService<Incoming, ResBody = B, Error = S::Error, Future: Send> + Send>
 where
     I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + 'static,
@@ -271,18 +285,23 @@ where
     B::Error: Into<Ended>,
 {
     let service = TowerToHyperService::new(service);
-    let mut connection = std::pin::pin!(
-        http1::Builder::new()
-            .timer(TokioTimer::new())
-            .header_read_timeout(limits.header_timeout)
-            .serve_connection(
-                TokioIo::new(Linger::new(io)),
-                service_fn(move |mut request: Request<Incoming>| {
-                    request.extensions_mut().insert(peer.clone());
-                    hyper::service::Service::call(&service, request)
-                }),
-            )
-    );
+    let peered = service_fn(move |mut request: Request<Incoming>| {
+        request.extensions_mut().insert(peer.clone());
+        hyper::service::Service::call(&service, request)
+    });
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new()).header_read_timeout(limits.header_timeout);
+    Box::pin(http.serve_connection(TokioIo::new(Linger::new(io)), peered))
+}
+
+async fn until_over<I, S, B>(mut connection: Requests<I, S>, end: End, limits: Limits, stop: Stop) -> Result<(), Ended>
+where
+    I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    S: HttpService<Incoming, ResBody = B>,
+    S::Error: Into<Ended>,
+    B: Body + 'static,
+    B::Error: Into<Ended>,
+{
     let drain = tokio::select! {
         done = connection.as_mut() => return done.map_err(Into::into),
         () = stop.stopped() => limits.drain,

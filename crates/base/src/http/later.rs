@@ -43,7 +43,8 @@ pub async fn settle(mut first: Response) -> Response {
     let Some(work) = work.lock().unwrap_or_else(PoisonError::into_inner).take() else {
         return first;
     };
-    let headers = std::mem::take(first.headers_mut());
+    // A map has room to grow that nobody needs while it is held.
+    let headers: Box<[_]> = std::mem::take(first.headers_mut()).into_iter().collect();
     drop(first);
     let mut answer = work.await;
     answer.headers_mut().extend(headers);

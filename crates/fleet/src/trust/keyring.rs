@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use bytes::Bytes;
 use model::digest::Sha256;
 use model::id::InstallationId;
 use model::key::{KeyId, PublicKey, SigningKey};
@@ -19,6 +20,8 @@ use super::files;
 #[derive(Clone, Debug)]
 pub struct Keyring {
     pub bundle: Bundle,
+    /// The same as nodes are given it. After a change every node asks for it at once.
+    pub(crate) written: Bytes,
     pub intent: SigningKey,
     trust: Trust,
     root_sha256: Sha256,
@@ -43,6 +46,10 @@ pub enum KeyringError {
     Missing { purpose: Purpose, keyid: KeyId },
 }
 
+fn written(bundle: &Bundle) -> Bytes {
+    serde_json::to_vec(bundle).expect("a bundle serialises").into()
+}
+
 impl Keyring {
     /// As of the newest documents that the key directory has seen.
     pub fn load(dir: &Path, aud: InstallationId) -> Result<Self, KeyringError> {
@@ -57,6 +64,7 @@ impl Keyring {
         }
         let intent = files::read_key(&dir.join("intent.key"))?;
         let keyring = Self {
+            written: written(&bundle),
             bundle,
             intent,
             trust,
@@ -72,6 +80,7 @@ impl Keyring {
         let trust = self.trust.advance(newest).map_err(KeyringError::Manifest)?;
         let next = Self {
             bundle: newest.clone(),
+            written: written(newest),
             root_sha256: newest.anchor().map_err(KeyringError::Manifest)?,
             trust,
             ..self.clone()
