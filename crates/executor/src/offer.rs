@@ -82,7 +82,7 @@ fn take(node: &Node, offer: Offer) -> Result<FromExecutor, Code> {
                 task_id,
                 fence,
                 claimed_at: clock,
-                subject: task.subject(),
+                subjects: task.subjects(),
                 clock_skew_ms: clock.since_ms(offer.server_time),
                 envelope: offer.envelope,
             };
@@ -157,9 +157,9 @@ fn done(task_id: TaskId, fence: u64, envelope: Envelope) -> FromExecutor {
 }
 
 /// What is open in the journal counts as running, whether its thread has begun or not.
-fn busy_with(journal: &Journal) -> Vec<(TaskType, Option<String>)> {
+fn busy_with(journal: &Journal) -> Vec<(TaskType, Vec<String>)> {
     let open = journal.book().open();
-    let typed = open.filter_map(|(_, open)| Some((open.payload.task_type.parse().ok()?, open.claimed.subject.clone())));
+    let typed = open.filter_map(|(_, open)| Some((open.payload.task_type.parse().ok()?, open.claimed.subjects.clone())));
     typed.collect()
 }
 

@@ -78,7 +78,7 @@ pub fn write_journal(
             task_id,
             fence,
             claimed_at: now,
-            subject: Some(format!("user/{n}")),
+            subjects: vec![format!("user/{n}")],
             clock_skew_ms: 0,
             envelope: envelope.clone(),
         };

@@ -32,8 +32,8 @@ pub(crate) struct Here<'a> {
     pub(crate) policy: &'a Policy,
     pub(crate) book: &'a Book,
     pub(crate) clock: Timestamp,
-    /// Type and subject of everything that runs.
-    pub(crate) running: &'a [(TaskType, Option<String>)],
+    /// Type and subjects of everything that runs.
+    pub(crate) running: &'a [(TaskType, Vec<String>)],
     /// Why nothing new can be taken at all, if so.
     pub(crate) no_room: Option<Code>,
 }
@@ -112,8 +112,11 @@ pub(crate) fn judge(offer: &Offer, here: &Here<'_>) -> Verdict {
     if !here.policy.allows(task.task_type()) {
         return refused(Code::TypeNotAllowedHere.into());
     }
-    let last = task.subject().and_then(|subject| here.book.floor().seqs.get(&subject));
-    if last.is_some_and(|last| payload.seq < last.seq) {
+    let later = |subject: &String| {
+        let last = here.book.floor().seqs.get(subject);
+        last.is_some_and(|last| payload.seq < last.seq)
+    };
+    if task.subjects().iter().any(later) {
         return refused(Code::TaskSuperseded.into());
     }
     if let Some(code) = here.no_room {
@@ -162,10 +165,13 @@ fn signed(envelope: &Envelope, trust: &Trust, now: Timestamp) -> Option<Signed> 
 }
 
 /// As many of this type as may run at once, or one that works on the same user or slot.
-fn busy(task: &Task, running: &[(TaskType, Option<String>)]) -> bool {
+fn busy(task: &Task, running: &[(TaskType, Vec<String>)]) -> bool {
     let task_type = task.task_type();
     let same_type = running.iter().filter(|(other, _)| *other == task_type).count();
-    let subject = task.subject();
-    let same_subject = subject.is_some() && running.iter().any(|(_, other)| *other == subject);
+    let subjects = task.subjects();
+    let same_subject = running
+        .iter()
+        .flat_map(|(_, others)| others)
+        .any(|other| subjects.contains(other));
     same_subject || same_type >= task_type.spec().running_per_node as usize
 }

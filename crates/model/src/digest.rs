@@ -9,6 +9,20 @@ use sha2::Digest;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Sha256([u8; 32]);
 
+/// A digest in the making, of what does not fit into memory.
+#[derive(Clone, Default)]
+pub struct Hasher(sha2::Sha256);
+
+impl Hasher {
+    pub fn add(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    pub fn done(self) -> Sha256 {
+        Sha256(self.0.finalize().into())
+    }
+}
+
 impl Sha256 {
     pub fn of(bytes: &[u8]) -> Self {
         Self(sha2::Sha256::digest(bytes).into())

@@ -184,7 +184,7 @@ impl Book {
         let bytes = claimed.envelope.payload_unverified().map_err(|code| code.to_string())?;
         let payload: TaskPayload = dsse::parse_payload(&bytes).map_err(|(_, why)| why)?;
         self.floor.time = self.floor.time.max(payload.issued_at);
-        if let Some(subject) = &claimed.subject {
+        for subject in &claimed.subjects {
             let until = payload.issued_at.plus_s(MAX_START_S);
             let last = LastSeq {
                 seq: payload.seq,

@@ -30,11 +30,25 @@ pub(crate) struct Claimed {
     pub(crate) task_id: TaskId,
     pub(crate) fence: u64,
     pub(crate) claimed_at: Timestamp,
-    /// What it changes, so that an older task cannot change it back.
-    pub(crate) subject: Option<String>,
+    /// What it changes, so that an older task cannot change it back. Once there was at most one.
+    #[serde(alias = "subject", deserialize_with = "none_one_or_many")]
+    pub(crate) subjects: Vec<String>,
     /// Host clock minus the control plane's, at the offer.
     pub(crate) clock_skew_ms: i64,
     pub(crate) envelope: Envelope,
+}
+
+fn none_one_or_many<'de, D: serde::Deserializer<'de>>(d: D) -> Result<Vec<String>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Said {
+        Many(Vec<String>),
+        One(Option<String>),
+    }
+    Ok(match Said::deserialize(d)? {
+        Said::Many(subjects) => subjects,
+        Said::One(subject) => subject.into_iter().collect(),
+    })
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -76,7 +76,7 @@ pub(super) fn claim(issued_s: i64, seq: u64, subject: Option<&str>) -> Claimed {
         task_id: payload.task_id,
         fence: 7,
         claimed_at: at(issued_s),
-        subject: subject.map(str::to_owned),
+        subjects: subject.map(str::to_owned).into_iter().collect(),
         clock_skew_ms: 0,
         envelope: payload.sign(&SigningKey::generate()),
     }

@@ -77,8 +77,8 @@ pub fn check(_: &Params) -> Result<(), ParamsError> {
     Ok(())
 }
 
-pub fn subject(params: &Params) -> Option<String> {
-    Some(format!("user/{}", params.username))
+pub fn subjects(params: &Params) -> Vec<String> {
+    vec![format!("user/{}", params.username)]
 }
 
 pub fn allocation(params: &Params) -> Option<AllocationId> {

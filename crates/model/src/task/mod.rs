@@ -101,10 +101,10 @@ macro_rules! registry {
                 raw.expect("parameters have string keys and no failing serialisers")
             }
 
-            /// What later tasks of the same subject supersede: a user, a slot. `None` for what only looks.
-            pub fn subject(&self) -> Option<String> {
+            /// What later tasks of the same subjects supersede: a user, a VM and its slots. None for what only looks.
+            pub fn subjects(&self) -> Vec<String> {
                 match self {
-                    $(Task::$variant(params) => $module::subject(params),)*
+                    $(Task::$variant(params) => $module::subjects(params),)*
                 }
             }
 

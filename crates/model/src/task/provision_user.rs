@@ -55,8 +55,8 @@ pub fn check(params: &Params) -> Result<(), ParamsError> {
     }
 }
 
-pub fn subject(params: &Params) -> Option<String> {
-    Some(format!("user/{}", params.username))
+pub fn subjects(params: &Params) -> Vec<String> {
+    vec![format!("user/{}", params.username)]
 }
 
 pub fn allocation(params: &Params) -> Option<AllocationId> {
