@@ -2,10 +2,10 @@
 //! array, no shell, an empty environment, a deadline after which the whole process group is killed, and bounded output.
 
 use std::fs::File;
-use std::io::Read;
+use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -16,8 +16,12 @@ use crate::error::Doing;
 use crate::{Error, Result};
 
 const CHROOT: &str = "/usr/sbin/chroot";
+/// Who has nothing.
+pub(super) const NOBODY: u32 = 65_534;
 const KEPT_STDERR_BYTES: usize = 4096;
 const LAST_WAIT: Duration = Duration::from_secs(2);
+/// A definition of a VM with sixteen slots is a tenth of it.
+const KEPT_STDOUT_BYTES: usize = 1 << 20;
 
 /// Everything we ever start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,6 +34,12 @@ pub(super) enum Program {
     Ipcrm,
     /// Writes its input to one of the kernel's files: a driver that hangs then hangs a process of its own.
     Dd,
+    Ip,
+    OvsVsctl,
+    OvsOfctl,
+    QemuImg,
+    Ssh,
+    Virsh,
 }
 
 impl Program {
@@ -42,6 +52,12 @@ impl Program {
             Program::Groupdel => "/usr/sbin/groupdel",
             Program::Ipcrm => "/usr/bin/ipcrm",
             Program::Dd => "/usr/bin/dd",
+            Program::Ip => "/usr/sbin/ip",
+            Program::OvsVsctl => "/usr/bin/ovs-vsctl",
+            Program::OvsOfctl => "/usr/bin/ovs-ofctl",
+            Program::QemuImg => "/usr/bin/qemu-img",
+            Program::Ssh => "/usr/bin/ssh",
+            Program::Virsh => "/usr/bin/virsh",
         }
     }
 
@@ -59,6 +75,26 @@ pub(super) struct Ended {
     program: Program,
     status: ExitStatus,
     stderr: String,
+    stdout: Vec<u8>,
+}
+
+/// What a program reads, where it writes, and as whom it runs.
+#[derive(Default)]
+pub(super) struct With {
+    /// None: nothing to read.
+    pub(super) input: Option<File>,
+    pub(super) output: Output,
+    /// It talks to somebody who may be hostile: it gets no privileges.
+    pub(super) as_nobody: bool,
+}
+
+#[derive(Default)]
+pub(super) enum Output {
+    #[default]
+    Dropped,
+    /// Up to a limit; more is an error.
+    Kept,
+    To(File),
 }
 
 impl Ended {
@@ -68,6 +104,20 @@ impl Ended {
 
     pub(super) fn stderr(&self) -> &str {
         &self.stderr
+    }
+
+    /// What it said, if it ended well and said it all.
+    pub(super) fn said(self) -> Result<String> {
+        let (program, cut) = (self.program.name(), self.stdout.len() > KEPT_STDOUT_BYTES);
+        let stdout = String::from_utf8(self.stdout.clone());
+        self.ok()?;
+        match stdout {
+            Ok(text) if !cut => Ok(text),
+            Ok(_) | Err(_) => Err(Error::Unreadable {
+                path: program.to_owned(),
+                why: "it says too much, or no text",
+            }),
+        }
     }
 
     pub(super) fn ok(self) -> Result<()> {
@@ -91,20 +141,42 @@ impl Commands {
     /// `held` becomes the program's standard input, empty or not: a lock on that file lasts as long as the program, even if
     /// we are killed before it ends.
     pub(super) fn run(&self, program: Program, args: &[&str], held: Option<&File>, limit: Duration) -> Result<Ended> {
+        let held = held.map(File::try_clone).transpose();
+        let input = held.doing(|| format!("start {}", program.name()))?;
+        let output = Output::Dropped;
+        let as_nobody = false;
+        self.run_with(program, args, With { input, output, as_nobody }, limit)
+    }
+
+    /// What the program says, if it ends well.
+    pub(super) fn ask(&self, program: Program, args: &[&str], limit: Duration) -> Result<String> {
+        let with = With {
+            output: Output::Kept,
+            ..With::default()
+        };
+        self.run_with(program, args, with, limit)?.said()
+    }
+
+    pub(super) fn run_with(&self, program: Program, args: &[&str], with: With, limit: Duration) -> Result<Ended> {
         let starting = || format!("start {}", program.name());
-        let stdin = match held {
-            Some(file) => Stdio::from(file.try_clone().doing(starting)?),
-            None => Stdio::null(),
+        let stdin = with.input.map_or_else(Stdio::null, Stdio::from);
+        let stdout = match with.output {
+            Output::Dropped => Stdio::null(),
+            Output::Kept => Stdio::piped(),
+            Output::To(file) => Stdio::from(file),
         };
         let mut command = self.command(program);
         command.args(args).current_dir("/").env_clear().process_group(0);
         command.env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").env("LC_ALL", "C");
-        command.stdin(stdin).stdout(Stdio::null()).stderr(Stdio::piped());
+        command.stdin(stdin).stdout(stdout).stderr(Stdio::piped());
+        if with.as_nobody && rustix::process::geteuid().is_root() {
+            command.gid(NOBODY).uid(NOBODY);
+        }
         let mut running = Running::new(command.spawn().doing(starting)?);
-        let stderr = running
+        let said = running
             .watch(Instant::now() + limit)
             .doing(|| format!("wait for {}", program.name()))?;
-        let Some(stderr) = stderr else {
+        let Some(Said { stdout, stderr }) = said else {
             return Err(Error::ProgramTimeout {
                 program: program.name(),
                 limit_ms: limit.as_millis(),
@@ -115,6 +187,7 @@ impl Commands {
             program,
             status,
             stderr,
+            stdout,
         })
     }
 
@@ -176,45 +249,79 @@ impl Running {
         Ok(status)
     }
 
-    /// What it wrote to stderr until it ended; None if it did not end in time.
-    fn watch(&mut self, until: Instant) -> std::io::Result<Option<String>> {
+    /// What it wrote until it ended; None if it did not end in time.
+    fn watch(&mut self, until: Instant) -> std::io::Result<Option<Said>> {
         let pidfd = pidfd_open(Pid::from_child(&self.child), PidfdFlags::empty())?;
-        let mut stderr = self.child.stderr.take();
-        let mut kept = Vec::new();
+        let out = self.child.stdout.take().map(OwnedFd::from);
+        let err = self.child.stderr.take().map(OwnedFd::from);
+        let mut pipes = [
+            Pipe::new(out, KEPT_STDOUT_BYTES + 1),
+            Pipe::new(err, KEPT_STDERR_BYTES),
+        ];
         loop {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return Ok(None);
             }
             let mut fds = vec![PollFd::new(&pidfd, PollFlags::IN)];
-            fds.extend(stderr.as_ref().map(|pipe| PollFd::new(pipe, PollFlags::IN)));
+            let open = pipes.iter().filter_map(|pipe| pipe.open.as_ref());
+            fds.extend(open.map(|pipe| PollFd::new(pipe, PollFlags::IN)));
             match poll(&mut fds, Timespec::try_from(left).ok().as_ref()) {
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
             let ended = !fds[0].revents().is_empty();
-            let readable = fds.get(1).is_some_and(|fd| !fd.revents().is_empty());
+            let mut readable = fds[1..].iter().map(|fd| !fd.revents().is_empty()).collect::<Vec<_>>().into_iter();
             drop(fds);
-            if readable {
-                read_some(&mut stderr, &mut kept)?;
-            } else if ended {
-                // The pipe may stay open in a grandchild; what the program itself wrote has been read.
-                return Ok(Some(String::from_utf8_lossy(&kept).trim().escape_debug().to_string()));
+            let mut read = false;
+            for pipe in pipes.iter_mut().filter(|pipe| pipe.open.is_some()) {
+                if readable.next() == Some(true) {
+                    pipe.read_some()?;
+                    read = true;
+                }
+            }
+            if ended && !read {
+                // The pipes may stay open in a grandchild; what the program itself wrote has been read.
+                let [out, err] = pipes;
+                let stderr = String::from_utf8_lossy(&err.kept).trim().escape_debug().to_string();
+                return Ok(Some(Said {
+                    stdout: out.kept,
+                    stderr,
+                }));
             }
         }
     }
 }
 
-fn read_some(pipe: &mut Option<ChildStderr>, kept: &mut Vec<u8>) -> std::io::Result<()> {
-    let mut chunk = [0; 1024];
-    let Some(open) = pipe else { return Ok(()) };
-    let read = open.read(&mut chunk)?;
-    let room = KEPT_STDERR_BYTES.saturating_sub(kept.len()).min(read);
-    kept.extend_from_slice(&chunk[..room]);
-    if read == 0 {
-        *pipe = None;
+struct Said {
+    stdout: Vec<u8>,
+    stderr: String,
+}
+
+/// What a program writes, as much of it as is kept.
+struct Pipe {
+    open: Option<OwnedFd>,
+    kept: Vec<u8>,
+    limit: usize,
+}
+
+impl Pipe {
+    fn new(open: Option<OwnedFd>, limit: usize) -> Self {
+        let kept = Vec::new();
+        Self { open, kept, limit }
     }
-    Ok(())
+
+    fn read_some(&mut self) -> std::io::Result<()> {
+        let mut chunk = [0; 4096];
+        let Some(open) = &self.open else { return Ok(()) };
+        let read = rustix::io::read(open, &mut chunk)?;
+        let room = self.limit.saturating_sub(self.kept.len()).min(read);
+        self.kept.extend_from_slice(&chunk[..room]);
+        if read == 0 {
+            self.open = None;
+        }
+        Ok(())
+    }
 }
 
 #[cfg(test)]
@@ -247,7 +354,7 @@ mod tests {
         let mut running = Running::new(child);
         let limit = Duration::from_secs(20);
         let said = running.watch(Instant::now() + limit).expect("watched").expect("ended");
-        let left = said.parse().ok().and_then(Pid::from_raw).expect("a pid");
+        let left = said.stderr.parse().ok().and_then(Pid::from_raw).expect("a pid");
         let pidfd = pidfd_open(left, PidfdFlags::empty()).expect("it runs");
         assert!(running.end().expect("reaped").success(), "its own status");
         let mut fds = [PollFd::new(&pidfd, PollFlags::IN)];

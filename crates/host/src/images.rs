@@ -1,0 +1,42 @@
+//! Images of guests. Only bytes whose digest was signed are ever stored, and only what is stored is written to a disk.
+//! An image that names other files, or that is encrypted, is refused: the program that reads it would follow it.
+
+use std::fs::File;
+
+use model::digest::Sha256;
+use model::task::vm_provision::ImageFormat;
+use model::value::FileName;
+
+use crate::Result;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Image {
+    /// How a file of the host's own would be called.
+    pub name: FileName,
+    pub sha256: Sha256,
+    pub size_bytes: u64,
+    pub format: ImageFormat,
+    /// May a file of the host's own image directories be taken?
+    pub trusted: bool,
+}
+
+/// Where an image came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    Store,
+    Directory,
+}
+
+pub trait Images: Send + Sync {
+    /// In the store, or copied into it from an image directory; `image_unavailable` if it is in neither.
+    fn ensure_stored(&self, image: &Image) -> Result<Source>;
+
+    /// Copies what somebody fetched. Refused unless it is exactly what was signed; then nothing stays.
+    fn adopt(&self, image: &Image, bytes: File) -> Result<()>;
+
+    /// Reads the stored bytes again and looks into them. Gives the size of the disk inside.
+    fn verify(&self, image: &Image) -> Result<u64>;
+
+    /// Writes the disk inside to this disk, syncs it, and compares samples. `disk` is open for writing and ours alone.
+    fn write(&self, image: &Image, disk: &File) -> Result<()>;
+}

@@ -1,0 +1,99 @@
+//! What is inside an image, as its reader sees it, told which format it is: never guessed, because a disk's first bytes
+//! may say anything. Refuses one that would have the reader open other files, and one that nobody could compare.
+
+use std::fs::File;
+use std::os::unix::fs::FileTypeExt;
+use std::time::Duration;
+
+use model::task::vm_provision::ImageFormat;
+use rustix::fs::{Advice, fadvise};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::cage::Cage;
+use super::{CONVERT, refused};
+use crate::error::Doing;
+use crate::real::command::{Commands, Output, Program, With};
+use crate::{Image, Result};
+
+const LOOK: Duration = Duration::from_secs(60);
+
+/// `qemu-img info --output=json`, as far as it matters. Other keys describe; these decide.
+#[derive(Deserialize)]
+struct Info {
+    format: String,
+    #[serde(rename = "virtual-size")]
+    virtual_size: u64,
+    #[serde(default)]
+    encrypted: bool,
+    #[serde(rename = "backing-filename")]
+    backing: Option<Value>,
+    #[serde(rename = "full-backing-filename")]
+    full_backing: Option<Value>,
+    #[serde(rename = "format-specific")]
+    specific: Option<Specific>,
+}
+
+#[derive(Deserialize)]
+struct Specific {
+    data: Option<Value>,
+}
+
+/// Gives the size of the disk inside.
+pub(super) fn look(commands: &Commands, image: &Image, file: &File) -> Result<u64> {
+    let format = image.format.as_str();
+    let args = ["info", "--output=json", "-f", format, "/proc/self/fd/0"];
+    let with = With {
+        input: Some(file.try_clone().doing(|| "hand an image on".to_owned())?),
+        output: Output::Kept,
+        ..With::default()
+    };
+    let ended = Cage::new(file, None).run(|| commands.run_with(Program::QemuImg, &args, with, LOOK))?;
+    if ended.code() != Some(0) {
+        let why = format!("it does not read as {format}: {}", ended.stderr());
+        return Err(refused(image, &why));
+    }
+    let said = ended.said()?;
+    let info: Info = serde_json::from_str(&said).map_err(|_| refused(image, "what is inside cannot be told"))?;
+    let specific = |key: &str| {
+        let data = info.specific.as_ref().and_then(|specific| specific.data.as_ref());
+        data.and_then(|data| data.get(key)).is_some_and(|value| !value.is_null())
+    };
+    let why = if info.format != format {
+        "it is of another format"
+    } else if info.backing.is_some() || info.full_backing.is_some() {
+        "it is based on another file"
+    } else if specific("data-file") || specific("data-file-raw") && image.format != ImageFormat::Raw {
+        "its data is in another file"
+    } else if info.encrypted || specific("encrypt") {
+        "it is encrypted"
+    } else {
+        return Ok(info.virtual_size);
+    };
+    Err(refused(image, why))
+}
+
+/// The disk, read again from the device, holds what is inside the image.
+pub(super) fn compare(commands: &Commands, image: &Image, source: &File, disk: &File, size: u64) -> Result<()> {
+    let doing = || "read a disk back".to_owned();
+    // What was written is still in memory; the disk shall say it.
+    fadvise(disk, 0, None, Advice::DontNeed).doing(doing)?;
+    let block = disk.metadata().doing(doing)?.file_type().is_block_device();
+    let protocol = if block { "host_device" } else { "file" };
+    let format = image.format.as_str();
+    // No option here is anything but a word of ours or a number.
+    let ours = format!("driver={format},file.driver=file,file.filename=/proc/self/fd/0");
+    let theirs = format!("driver=raw,size={size},file.driver={protocol},file.filename=/proc/self/fd/1");
+    let args = ["compare", "--image-opts", &ours, &theirs];
+    let with = With {
+        input: Some(source.try_clone().doing(doing)?),
+        output: Output::To(disk.try_clone().doing(doing)?),
+        ..With::default()
+    };
+    let ended = Cage::new(source, Some(disk)).run(|| commands.run_with(Program::QemuImg, &args, with, CONVERT))?;
+    match ended.code() {
+        Some(0) => Ok(()),
+        Some(1) => Err(refused(image, "the disk does not hold what was written to it")),
+        Some(_) | None => ended.ok(),
+    }
+}

@@ -1,0 +1,193 @@
+//! Images on disk: a store of root's alone, in which a file's name is its digest. Bytes come in only by being copied
+//! and hashed at once, into a file that has no name until they fit; whatever is done with an image is done with an open
+//! file of the store, never with a path that somebody could swap. Programs read it in a cage of two files.
+
+mod cage;
+mod inside;
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use model::digest::{Hasher, Sha256};
+use model::signal::Code;
+
+use super::command::{Commands, Output, Program, With};
+use super::whole::Folder;
+use crate::error::Doing;
+use crate::{Error, Image, OpenDisk, Result, Source};
+
+const STORE: &str = "var/lib/gpuaas/executor/images";
+const CHUNK: usize = 1 << 20;
+/// The task's own limit is 7200 s; a converter that needs longer is stuck.
+const CONVERT: Duration = Duration::from_secs(6600);
+
+pub struct Images {
+    store: PathBuf,
+    dirs: Vec<PathBuf>,
+    commands: Commands,
+}
+
+impl Images {
+    /// Local files are looked for in `dirs`, in this order.
+    pub fn under(root: &Path, dirs: Vec<PathBuf>) -> Self {
+        let (store, commands) = (root.join(STORE), Commands::under("/".into()));
+        Self { store, dirs, commands }
+    }
+
+    fn store(&self) -> Result<Folder> {
+        Folder::ensure(&self.store)
+    }
+
+    fn stored(&self, image: &Image) -> Result<Option<File>> {
+        self.store()?.file(&image.sha256.to_string())
+    }
+
+    fn there(&self, image: &Image) -> Result<File> {
+        self.stored(image)?.ok_or_else(|| missing(image))
+    }
+
+    /// Into a nameless file while hashing; named only if size and digest fit. Nothing else is left.
+    fn copy_in(&self, image: &Image, mut from: impl Read) -> Result<()> {
+        let store = self.store()?;
+        let mut into = store.nameless(0o600)?;
+        let doing = || format!("store image {}", image.sha256);
+        let (mut hasher, mut copied, mut chunk) = (Hasher::default(), 0u64, vec![0; CHUNK]);
+        loop {
+            let read = from.read(&mut chunk).doing(doing)?;
+            if read == 0 {
+                break;
+            }
+            copied += read as u64;
+            if copied > image.size_bytes {
+                return Err(mismatch(image, format!("it is longer than {} bytes", image.size_bytes)));
+            }
+            hasher.add(&chunk[..read]);
+            into.write_all(&chunk[..read]).doing(doing)?;
+        }
+        let found = hasher.done();
+        if copied != image.size_bytes || found != image.sha256 {
+            return Err(mismatch(image, format!("{copied} bytes with digest {found}")));
+        }
+        // Taken already: somebody else stored the same bytes meanwhile.
+        store.name(&into, &image.sha256.to_string()).map(drop)
+    }
+
+    /// A regular file of root's, under one name only, that nobody else can write.
+    fn local(&self, image: &Image) -> Result<Option<File>> {
+        for dir in &self.dirs {
+            let Some(folder) = Folder::open(dir)? else { continue };
+            let found = folder.file(image.name.as_str());
+            let file = match found {
+                Ok(Some(file)) => file,
+                Ok(None) => continue,
+                Err(error) => return Err(irregular(image, &error.to_string())),
+            };
+            let seen = file.metadata().doing(|| format!("look at {}", image.name))?;
+            let why = if !seen.is_file() {
+                "it is not a regular file"
+            } else if seen.nlink() != 1 {
+                "it has another name elsewhere"
+            } else if seen.uid() != rustix::process::geteuid().as_raw() {
+                "it is not root's"
+            } else if seen.mode() & 0o022 != 0 {
+                "others can write it"
+            } else {
+                return Ok(Some(file));
+            };
+            return Err(irregular(image, why));
+        }
+        Ok(None)
+    }
+}
+
+impl crate::Images for Images {
+    fn ensure_stored(&self, image: &Image) -> Result<Source> {
+        if self.stored(image)?.is_some() {
+            return Ok(Source::Store);
+        }
+        match self.local(image)? {
+            Some(_) if !image.trusted => Err(Error::Slice {
+                code: Code::ImageSourceRefused,
+                subject: image.name.to_string(),
+                why: "a file of the host's own is taken only if the task says that it is trusted".to_owned(),
+            }),
+            Some(file) => self.copy_in(image, file).map(|()| Source::Directory),
+            None => Err(missing(image)),
+        }
+    }
+
+    fn adopt(&self, image: &Image, bytes: File) -> Result<()> {
+        match self.stored(image)? {
+            Some(_) => Ok(()),
+            None => self.copy_in(image, bytes),
+        }
+    }
+
+    fn verify(&self, image: &Image) -> Result<u64> {
+        let mut file = self.there(image)?;
+        let found = digest(&mut file).doing(|| format!("read image {}", image.sha256))?;
+        if found != image.sha256 {
+            return Err(mismatch(image, format!("the stored file has digest {found}")));
+        }
+        inside::look(&self.commands, image, &self.there(image)?)
+    }
+
+    fn write(&self, image: &Image, disk: &dyn OpenDisk) -> Result<()> {
+        let held = disk.fd().ok_or_else(|| refused(image, "the disk is a pretended one"))?;
+        let doing = || format!("write image {} to a disk", image.sha256);
+        let disk = File::from(held.try_clone_to_owned().doing(doing)?);
+        let source = self.there(image)?;
+        let size = inside::look(&self.commands, image, &source)?;
+        let format = image.format.as_str();
+        // By the numbers of its own two files: there is no name that could mean something else by now.
+        let args = [
+            "convert", "-n", "-t", "writeback", "-f", format, "-O", "raw", "/proc/self/fd/0", "/proc/self/fd/1",
+        ];
+        let with = With {
+            input: Some(source.try_clone().doing(doing)?),
+            output: Output::To(disk.try_clone().doing(doing)?),
+            ..With::default()
+        };
+        let cage = cage::Cage::new(&source, Some(&disk));
+        cage.run(|| self.commands.run_with(Program::QemuImg, &args, with, CONVERT))?.ok()?;
+        disk.sync_all().doing(doing)?;
+        inside::compare(&self.commands, image, &source, &disk, size)
+    }
+}
+
+fn digest(file: &mut File) -> std::io::Result<Sha256> {
+    let (mut hasher, mut chunk) = (Hasher::default(), vec![0; CHUNK]);
+    loop {
+        match file.read(&mut chunk)? {
+            0 => return Ok(hasher.done()),
+            read => hasher.add(&chunk[..read]),
+        }
+    }
+}
+
+fn missing(image: &Image) -> Error {
+    slice_error(Code::ImageUnavailable, image, "it is neither stored here nor in an image directory")
+}
+
+fn mismatch(image: &Image, why: String) -> Error {
+    slice_error(Code::ImageDigestMismatch, image, &why)
+}
+
+fn irregular(image: &Image, why: &str) -> Error {
+    slice_error(Code::ImageNotRegular, image, why)
+}
+
+fn refused(image: &Image, why: &str) -> Error {
+    slice_error(Code::ImageRefused, image, why)
+}
+
+fn slice_error(code: Code, image: &Image, why: &str) -> Error {
+    Error::Slice {
+        code,
+        subject: image.name.to_string(),
+        why: why.to_owned(),
+    }
+}

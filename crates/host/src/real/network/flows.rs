@@ -1,0 +1,94 @@
+//! What a guest's port may do, as flows. Everything a guest sends goes to the host or nowhere, never to another port;
+//! everything not named is dropped. They are written before the port exists, so that there is no moment without them.
+
+use std::net::Ipv4Addr;
+
+use model::digest::Sha256;
+use model::value::{Ipv4Cidr, Name};
+
+use crate::Port;
+
+/// Nothing there is for guests: this host, local links, private networks, groups, and what is reserved.
+const CLOSED: [&str; 11] = [
+    "0.0.0.0/8",
+    "10.0.0.0/8",
+    "100.64.0.0/10",
+    "127.0.0.0/8",
+    "169.254.0.0/16",
+    "172.16.0.0/12",
+    "192.0.0.0/24",
+    "192.168.0.0/16",
+    "198.18.0.0/15",
+    "224.0.0.0/4",
+    "240.0.0.0/4",
+];
+
+pub(crate) const TELEMETRY: u16 = 9110;
+const DNS: u16 = 53;
+const SSH: u16 = 22;
+
+/// What the flows of a port depend on besides the port.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Surroundings {
+    /// The bridge's own address: DHCP, DNS and telemetry are there.
+    pub gateway: Option<Ipv4Addr>,
+    /// Every address of this host.
+    pub own: Vec<Ipv4Addr>,
+    /// Closed networks that local policy opens to guests.
+    pub reachable: Vec<Ipv4Cidr>,
+}
+
+/// By which all flows of a VM are found again.
+pub fn cookie(vm: &Name) -> u64 {
+    let digest = Sha256::of(format!("gpuaas port {vm}").as_bytes());
+    let mut bytes = [0; 8];
+    bytes.copy_from_slice(&digest.as_bytes()[..8]);
+    // All ones would mean every flow there is.
+    u64::from_be_bytes(bytes) >> 1
+}
+
+/// One flow per line, the most particular first.
+pub fn flows(port: &Port, around: &Surroundings) -> String {
+    let Port { mac, ip, .. } = port;
+    let (number, cookie) = (port.number(), cookie(&port.vm));
+    let mut lines = Vec::new();
+    let mut flow = |priority: u32, matches: String, actions: &str| {
+        lines.push(format!(
+            "cookie={cookie:#018x},priority={priority},{matches},actions={actions}"
+        ));
+    };
+    let from = format!("in_port={number},dl_src={mac}");
+    // Asking for its address, before it has one and after.
+    flow(
+        400,
+        format!("{from},udp,nw_src=0.0.0.0,nw_dst=255.255.255.255,tp_src=68,tp_dst=67"),
+        "LOCAL",
+    );
+    if let Some(gateway) = around.gateway {
+        let to = format!("nw_src={ip},nw_dst={gateway}");
+        flow(400, format!("{from},arp,arp_spa={ip},arp_sha={mac},arp_tpa={gateway}"), "LOCAL");
+        flow(400, format!("{from},udp,{to},tp_src=68,tp_dst=67"), "LOCAL");
+        flow(400, format!("{from},udp,{to},tp_dst={DNS}"), "LOCAL");
+        flow(400, format!("{from},tcp,{to},tp_dst={DNS}"), "LOCAL");
+        flow(400, format!("{from},tcp,{to},tp_dst={TELEMETRY}"), "LOCAL");
+        // Answers to our own ssh; without ACK nothing can be begun from there.
+        flow(400, format!("{from},tcp,{to},tp_src={SSH},tcp_flags=+ack"), "LOCAL");
+    }
+    for own in &around.own {
+        flow(300, format!("in_port={number},ip,nw_dst={own}"), "drop");
+    }
+    for open in &around.reachable {
+        flow(200, format!("{from},ip,nw_src={ip},nw_dst={open}"), "LOCAL");
+    }
+    for closed in CLOSED {
+        flow(150, format!("in_port={number},ip,nw_dst={closed}"), "drop");
+    }
+    flow(100, format!("{from},ip,nw_src={ip}"), "LOCAL");
+    flow(50, format!("in_port={number}"), "drop");
+    // To the guest, from the host alone.
+    flow(100, format!("in_port=LOCAL,dl_dst={mac},ip,nw_dst={ip}"), &format!("output:{number}"));
+    flow(100, format!("in_port=LOCAL,arp,arp_tpa={ip}"), &format!("output:{number}"));
+    flow(90, format!("dl_dst={mac}"), "drop");
+    lines.push(String::new());
+    lines.join("\n")
+}

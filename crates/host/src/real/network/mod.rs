@@ -1,0 +1,283 @@
+//! Ports of guests on an Open vSwitch bridge, and their addresses in the directory that dnsmasq reads. The flows are
+//! there before the port and go after it. A port carries the allocation it was made for, and another one's is refused.
+
+mod flows;
+
+use std::fs;
+use std::io::{Seek, Write};
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use model::id::AllocationId;
+use model::signal::Code;
+use model::value::{Ipv4Cidr, Name};
+use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::command::{Commands, Output, Program, With};
+use super::whole::Folder;
+use crate::error::Doing;
+use crate::{Error, Port, Result};
+pub use flows::{Surroundings, cookie, flows};
+
+const LIMIT: Duration = Duration::from_secs(30);
+/// Where the switch notes whose a port is.
+const OWNER: &str = "gpuaas-allocation";
+
+/// Where the host keeps its network's things.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The bridges that guests may be plugged into.
+    pub bridges: Vec<Name>,
+    /// Closed networks that are open to guests here.
+    pub reachable: Vec<Ipv4Cidr>,
+    /// `db.sock` and the bridges' own sockets.
+    pub switch_dir: PathBuf,
+    /// What dnsmasq was told as `--dhcp-hostsdir`.
+    pub hosts_dir: PathBuf,
+    pub dnsmasq_pid: PathBuf,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            bridges: Vec::new(),
+            reachable: Vec::new(),
+            switch_dir: "/run/openvswitch".into(),
+            hosts_dir: "/var/lib/gpuaas/dhcp-hosts".into(),
+            dnsmasq_pid: "/run/gpuaas/dnsmasq.pid".into(),
+        }
+    }
+}
+
+pub struct Network {
+    settings: Settings,
+    commands: Commands,
+}
+
+impl Network {
+    pub fn new(settings: Settings) -> Self {
+        let commands = Commands::under("/".into());
+        Self { settings, commands }
+    }
+
+    fn switch(&self, args: &[&str]) -> Result<String> {
+        let database = format!("--db=unix:{}/db.sock", self.settings.switch_dir.display());
+        let all = [&[database.as_str(), "--timeout=20"], args].concat();
+        self.commands.ask(Program::OvsVsctl, &all, LIMIT)
+    }
+
+    fn bridge_socket(&self, bridge: &Name) -> String {
+        format!("unix:{}/{bridge}.mgmt", self.settings.switch_dir.display())
+    }
+
+    /// Whose the port is: None if there is none, an empty text if it is not one of ours.
+    fn port_owner(&self, port: &Port) -> Result<Option<String>> {
+        let ports = self.switch(&["list-ports", port.bridge.as_str()])?;
+        let interface = port.interface();
+        if !ports.lines().any(|line| line == interface) {
+            return Ok(None);
+        }
+        let key = format!("external_ids:{OWNER}");
+        let owner = self.switch(&["--if-exists", "get", "interface", &interface, &key])?;
+        Ok(Some(owner.trim().trim_matches('"').to_owned()))
+    }
+
+    fn reserved(&self, port: &Port) -> Result<Option<(AllocationId, String)>> {
+        let Some(folder) = Folder::open(&self.settings.hosts_dir)? else {
+            return Ok(None);
+        };
+        let Some(text) = folder.read(port.vm.as_str())? else {
+            return Ok(None);
+        };
+        // The line for dnsmasq, and above it, as a comment, whose it is.
+        let owner = text.lines().next().and_then(|line| line.strip_prefix("# "));
+        let owner = owner.and_then(|owner| owner.parse().ok());
+        owner.map(|owner| Some((owner, text))).ok_or_else(|| refused(port, "nobody we know"))
+    }
+
+    fn set_flows(&self, port: &Port) -> Result<()> {
+        let around = Surroundings {
+            gateway: address_of(&port.bridge)?,
+            own: own_addresses()?,
+            reachable: self.settings.reachable.clone(),
+        };
+        let doing = || "hand flows to the switch".to_owned();
+        let mut file = fs::File::from(memfd_create("flows", MemfdFlags::CLOEXEC).doing(doing)?);
+        file.write_all(flows(port, &around).as_bytes()).doing(doing)?;
+        file.rewind().doing(doing)?;
+        let with = With {
+            input: Some(file),
+            output: Output::Dropped,
+            ..With::default()
+        };
+        let args = ["--bundle", "add-flows", &self.bridge_socket(&port.bridge), "-"];
+        self.commands.run_with(Program::OvsOfctl, &args, with, LIMIT)?.ok()
+    }
+
+    fn drop_flows(&self, port: &Port) -> Result<()> {
+        let all = format!("cookie={:#x}/-1", cookie(&port.vm));
+        let args = ["del-flows", &self.bridge_socket(&port.bridge), &all];
+        self.commands.ask(Program::OvsOfctl, &args, LIMIT).map(drop)
+    }
+
+    /// A file that is gone is served until it is told to look.
+    fn nudge_dnsmasq(&self) -> Result<()> {
+        let path = &self.settings.dnsmasq_pid;
+        let Ok(text) = fs::read_to_string(path) else {
+            return Ok(()); // it does not run, and will read the directory when it does
+        };
+        let pid = text.trim().parse().ok().and_then(Pid::from_raw);
+        let Some(pid) = pid else { return Ok(()) };
+        // The number may be another process's by now.
+        let comm = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+        if comm.trim() != "dnsmasq" {
+            return Ok(());
+        }
+        kill_process(pid, Signal::HUP).doing(|| "tell dnsmasq".to_owned())
+    }
+
+    fn ip(&self, args: &[&str]) -> Result<()> {
+        self.commands.run(Program::Ip, args, None, LIMIT)?.ok()
+    }
+}
+
+impl crate::Network for Network {
+    fn check_bridge(&self, bridge: &Name) -> Result<()> {
+        let missing = |why: &str| Error::Slice {
+            code: Code::SliceBridgeMissing,
+            subject: bridge.to_string(),
+            why: why.to_owned(),
+        };
+        if !self.settings.bridges.contains(bridge) {
+            return Err(missing("local policy does not name it"));
+        }
+        let bridges = self.switch(&["list-br"])?;
+        if !bridges.lines().any(|line| line == bridge.as_str()) {
+            return Err(missing("the switch has no such bridge"));
+        }
+        match address_of(bridge)? {
+            Some(_) => Ok(()),
+            None => Err(missing("it has no address, so guests would have no gateway")),
+        }
+    }
+
+    fn ensure_port(&self, port: &Port) -> Result<()> {
+        self.check_bridge(&port.bridge)?;
+        let allocation = port.allocation.to_string();
+        if let Some(owner) = self.port_owner(port)?
+            && owner != allocation
+        {
+            return Err(refused(port, &owner));
+        }
+        if let Some((owner, _)) = self.reserved(port)?
+            && owner != port.allocation
+        {
+            return Err(refused(port, &owner.to_string()));
+        }
+        self.drop_flows(port)?;
+        self.set_flows(port)?;
+        let interface = port.interface();
+        if !has_interface(&interface)? {
+            self.ip(&["tuntap", "add", "dev", &interface, "mode", "tap"])?;
+        }
+        self.ip(&["link", "set", "dev", &interface, "up"])?;
+        let (number, owned) = (
+            format!("ofport_request={}", port.number()),
+            format!("external_ids:{OWNER}={allocation}"),
+        );
+        let bridge = port.bridge.as_str();
+        let set = ["--", "set", "interface", &interface, &number, &owned];
+        self.switch(&[&["--may-exist", "add-port", bridge, interface.as_str()], &set[..]].concat())?;
+        let given = self.switch(&["get", "interface", &interface, "ofport"])?;
+        if given.trim() != port.number().to_string() {
+            return Err(refused(port, "another port, which has its number"));
+        }
+        let line = format!("# {allocation}\n{},{},{}\n", port.mac, port.ip, port.vm);
+        // dnsmasq runs as a user of its own and has to read it.
+        let folder = Folder::ensure_with(&self.settings.hosts_dir, 0o755)?;
+        folder.write(port.vm.as_str(), line.as_bytes(), 0o644)
+    }
+
+    fn ensure_no_port(&self, port: &Port) -> Result<()> {
+        match self.reserved(port) {
+            Ok(Some((owner, _))) if owner == port.allocation => {
+                Folder::ensure_with(&self.settings.hosts_dir, 0o755)?.remove(port.vm.as_str())?;
+            }
+            Ok(_) | Err(Error::Slice { .. }) => {}
+            Err(error) => return Err(error),
+        }
+        self.nudge_dnsmasq()?;
+        let interface = port.interface();
+        match self.port_owner(port)? {
+            Some(owner) if owner != port.allocation.to_string() => return Ok(()),
+            Some(_) => {
+                self.switch(&["--if-exists", "del-port", port.bridge.as_str(), &interface])?;
+            }
+            None => {}
+        }
+        if has_interface(&interface)? {
+            self.ip(&["link", "delete", "dev", &interface])?;
+        }
+        self.drop_flows(port)
+    }
+
+    fn has_port(&self, port: &Port) -> Result<bool> {
+        let ours = |owner: &str| owner == port.allocation.to_string();
+        let plugged = self.port_owner(port)?.is_some_and(|owner| ours(&owner));
+        let reserved = matches!(self.reserved(port), Ok(Some((owner, _))) if owner == port.allocation);
+        Ok(plugged || reserved)
+    }
+}
+
+fn refused(port: &Port, holder: &str) -> Error {
+    Error::Slice {
+        code: Code::VmRefused,
+        subject: port.interface(),
+        why: format!("port, address or name belong to {holder}"),
+    }
+}
+
+fn has_interface(name: &str) -> Result<bool> {
+    let path = "/proc/thread-self/net/dev";
+    let list = fs::read_to_string(path).doing(|| format!("read {path}"))?;
+    let named = |line: &str| line.split_once(':').is_some_and(|(found, _)| found.trim() == name);
+    Ok(list.lines().any(named))
+}
+
+/// Every address that the kernel answers to, from its own table: no program, no socket.
+fn own_addresses() -> Result<Vec<Ipv4Addr>> {
+    let path = "/proc/thread-self/net/fib_trie";
+    let trie = fs::read_to_string(path).doing(|| format!("read {path}"))?;
+    let mut found = Vec::new();
+    let mut last = None;
+    for line in trie.lines() {
+        if let Some((_, rest)) = line.split_once("|-- ") {
+            last = rest.trim().parse::<Ipv4Addr>().ok();
+        } else if line.contains("/32 host LOCAL") {
+            found.extend(last);
+        }
+    }
+    found.sort();
+    found.dedup();
+    found.retain(|address| !address.is_loopback());
+    Ok(found)
+}
+
+/// The bridge's own address: the local one inside the network that is routed through it.
+fn address_of(bridge: &Name) -> Result<Option<Ipv4Addr>> {
+    let path = "/proc/thread-self/net/route";
+    let routes = fs::read_to_string(path).doing(|| format!("read {path}"))?;
+    let own = own_addresses()?;
+    let hex = |text: &str| u32::from_str_radix(text, 16).ok().map(u32::swap_bytes);
+    for line in routes.lines().skip(1) {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let [name, to, gateway, .., mask, _, _, _] = fields[..] else { continue };
+        let (Some(to), Some(mask)) = (hex(to), hex(mask)) else { continue };
+        if name == bridge.as_str() && gateway == "00000000" && mask != 0 {
+            return Ok(own.into_iter().find(|address| u32::from(*address) & mask == to));
+        }
+    }
+    Ok(None)
+}

@@ -1,0 +1,49 @@
+//! What the host keeps of a slice besides its disk: a directory of root's alone with the VM's own keys and its
+//! first-boot configuration, and the registration of its telemetry. Another allocation's is never touched.
+
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
+
+use model::id::AllocationId;
+use model::task::vm_provision::DriverStrategy;
+use model::value::{MacAddress, Name, SshKey};
+
+use crate::Result;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Slice {
+    pub vm: Name,
+    pub allocation: AllocationId,
+}
+
+/// What the first boot is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wish {
+    pub user: Name,
+    pub keys: Vec<SshKey>,
+    pub drivers: DriverStrategy,
+}
+
+pub trait Slices: Send + Sync {
+    /// `vm_refused` if the name is another allocation's.
+    fn ensure_dir(&self, slice: &Slice) -> Result<()>;
+    /// With everything in it.
+    fn ensure_no_dir(&self, slice: &Slice) -> Result<()>;
+
+    /// The VM's own key for us to come in by, and the host key that it will show.
+    fn ensure_keys(&self, slice: &Slice) -> Result<()>;
+
+    /// Who may send numbers to the agent: by a token that only the guest is told, from this address.
+    fn ensure_telemetry(&self, slice: &Slice, mac: MacAddress, ip: Ipv4Addr) -> Result<()>;
+    fn ensure_no_telemetry(&self, slice: &Slice) -> Result<()>;
+
+    /// Written as JSON, read back and compared.
+    fn ensure_seed_files(&self, slice: &Slice, wish: &Wish) -> Result<()>;
+    /// The files as a disk; gives where.
+    fn ensure_seed_image(&self, slice: &Slice) -> Result<PathBuf>;
+    /// Where that disk is or would be.
+    fn seed_image(&self, slice: &Slice) -> PathBuf;
+
+    fn has_dir(&self, slice: &Slice) -> Result<bool>;
+    fn has_telemetry(&self, slice: &Slice) -> Result<bool>;
+}
