@@ -159,7 +159,8 @@ fn done(task_id: TaskId, fence: u64, envelope: Envelope) -> FromExecutor {
 /// What is open in the journal counts as running, whether its thread has begun or not.
 fn busy_with(journal: &Journal) -> Vec<(TaskType, Vec<String>)> {
     let open = journal.book().open();
-    let typed = open.filter_map(|(_, open)| Some((open.payload.task_type.parse().ok()?, open.claimed.subjects.clone())));
+    let typed =
+        open.filter_map(|(_, open)| Some((open.payload.task_type.parse().ok()?, open.claimed.subjects.clone())));
     typed.collect()
 }
 

@@ -15,6 +15,9 @@ pub enum Error {
     /// A device or disk that cannot be used, reset or written as asked; the code says in which way.
     #[error("{subject}: {why}")]
     Device { code: Code, subject: String, why: String },
+    /// A slice, its lease, its image, its network or its VM cannot be had as asked; the code says in which way.
+    #[error("{subject}: {why}")]
+    Slice { code: Code, subject: String, why: String },
     #[error("still there after removal: {}", listed(left, seen))]
     AbsenceNotProved { left: Vec<&'static str>, seen: Vec<String> },
     #[error("{program} ended with {status}: {stderr}")]
@@ -45,7 +48,7 @@ impl Error {
         match self {
             Error::UserRefused { .. } => Code::UserRefused,
             Error::UidRefused { .. } => Code::UidRefused,
-            Error::Device { code, .. } => *code,
+            Error::Device { code, .. } | Error::Slice { code, .. } => *code,
             Error::AbsenceNotProved { .. } => Code::AbsenceNotProved,
             Error::ProgramTimeout { .. } | Error::Timeout { .. } => Code::HostCommandTimeout,
             Error::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull => Code::DiskFull,

@@ -7,7 +7,7 @@ use model::digest::Sha256;
 use model::task::vm_provision::ImageFormat;
 use model::value::FileName;
 
-use crate::Result;
+use crate::{OpenDisk, Result};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Image {
@@ -37,6 +37,6 @@ pub trait Images: Send + Sync {
     /// Reads the stored bytes again and looks into them. Gives the size of the disk inside.
     fn verify(&self, image: &Image) -> Result<u64>;
 
-    /// Writes the disk inside to this disk, syncs it, and compares samples. `disk` is open for writing and ours alone.
-    fn write(&self, image: &Image, disk: &File) -> Result<()>;
+    /// Writes the disk inside to this disk, syncs it, and reads it back.
+    fn write(&self, image: &Image, disk: &dyn OpenDisk) -> Result<()>;
 }

@@ -7,9 +7,15 @@ pub mod devices;
 mod disks;
 mod error;
 mod facts;
+mod guests;
+mod images;
+mod leases;
+mod machines;
 mod markers;
+mod network;
 pub mod pretend;
 pub mod real;
+mod slices;
 mod users;
 
 use std::path::Path;
@@ -19,7 +25,13 @@ pub use devices::{Bound, Devices, Function, Holder};
 pub use disks::{Disk, DiskList, Disks, Nameless, OpenDisk, Sought, Wiped};
 pub use error::Error;
 pub use facts::Facts;
+pub use guests::{Guest, Guests};
+pub use images::{Image, Images, Source};
+pub use leases::{Leases, Owner};
+pub use machines::{Machine, Machines, Part, Seen};
 pub use markers::{BLOCK_BYTES, Markers};
+pub use network::{Network, Plug, Port};
+pub use slices::{Baseline, Slice, Slices, Wish};
 pub use users::{Tenant, Users};
 
 pub type Result<T> = std::result::Result<T, Error>;
@@ -31,6 +43,12 @@ pub struct Host {
     pub facts: Arc<dyn Facts>,
     pub devices: Arc<dyn Devices>,
     pub disks: Arc<dyn Disks>,
+    pub leases: Arc<dyn Leases>,
+    pub images: Arc<dyn Images>,
+    pub slices: Arc<dyn Slices>,
+    pub network: Arc<dyn Network>,
+    pub machines: Arc<dyn Machines>,
+    pub guests: Arc<dyn Guests>,
     /// The parts that are not real, by name. A run with any of them says so everywhere.
     pub pretended: Vec<&'static str>,
 }
@@ -44,11 +62,25 @@ impl Host {
     /// The machine whose root directory is `root`: programs run in a chroot there, and all files are looked for below
     /// it. Processes, IPC and mounts are those of the running kernel all the same.
     pub fn real_under(root: &Path) -> Self {
+        Self::real_with(root, real::Settings::default())
+    }
+
+    pub fn real_with(root: &Path, settings: real::Settings) -> Self {
         Self {
             users: Arc::new(real::Users::under(root)),
             facts: Arc::new(real::Facts::under(root)),
             devices: Arc::new(real::Devices::under(root)),
             disks: Arc::new(real::Disks::under(root)),
+            leases: Arc::new(real::Leases::under(root)),
+            images: Arc::new(real::Images::under(root, settings.image_dirs)),
+            slices: Arc::new(real::Slices::under(root)),
+            network: Arc::new(real::Network::new(settings.network)),
+            machines: Arc::new(real::Machines::new(settings.machines)),
+            guests: Arc::new(real::Guests::new(
+                real::Slices::under(root),
+                settings.dial,
+                settings.helper,
+            )),
             pretended: Vec::new(),
         }
     }

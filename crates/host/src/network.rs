@@ -14,16 +14,23 @@ use crate::Result;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Port {
-    pub vm: Name,
-    pub allocation: AllocationId,
+    pub plug: Plug,
     pub bridge: Name,
-    /// Of the slot that it belongs to; gives the port its number and its interface its name.
-    pub slot_index: u32,
     pub mac: MacAddress,
     pub ip: Ipv4Addr,
 }
 
-impl Port {
+/// Which port it is, wherever it is plugged in.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Plug {
+    pub vm: Name,
+    pub allocation: AllocationId,
+    /// Of the slot that it belongs to; gives the port its number and its interface its name.
+    pub slot_index: u32,
+}
+
+impl Plug {
     /// Short enough for the kernel, and the same each time.
     pub fn interface(&self) -> String {
         format!("gpus{}", self.slot_index)
@@ -43,7 +50,7 @@ pub trait Network: Send + Sync {
     fn ensure_port(&self, port: &Port) -> Result<()>;
 
     /// The address, the port, and last its flows. Leaves another allocation's alone.
-    fn ensure_no_port(&self, port: &Port) -> Result<()>;
+    fn ensure_no_port(&self, plug: &Plug) -> Result<()>;
 
-    fn has_port(&self, port: &Port) -> Result<bool>;
+    fn has_port(&self, plug: &Plug) -> Result<bool>;
 }

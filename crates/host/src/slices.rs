@@ -1,12 +1,14 @@
 //! What the host keeps of a slice besides its disk: a directory of root's alone with the VM's own keys and its
 //! first-boot configuration, and the registration of its telemetry. Another allocation's is never touched.
 
+use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
+use model::digest::Sha256;
 use model::id::AllocationId;
 use model::task::vm_provision::DriverStrategy;
-use model::value::{MacAddress, Name, SshKey};
+use model::value::{MacAddress, Name, Pci, SshKey};
 
 use crate::Result;
 
@@ -15,6 +17,9 @@ pub struct Slice {
     pub vm: Name,
     pub allocation: AllocationId,
 }
+
+/// Digests of the devices' ROMs from before the tenant came.
+pub type Baseline = BTreeMap<Pci, Option<Sha256>>;
 
 /// What the first boot is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,6 +34,10 @@ pub trait Slices: Send + Sync {
     fn ensure_dir(&self, slice: &Slice) -> Result<()>;
     /// With everything in it.
     fn ensure_no_dir(&self, slice: &Slice) -> Result<()>;
+
+    fn ensure_baseline(&self, slice: &Slice, baseline: &Baseline) -> Result<()>;
+    /// Empty if there is none any more.
+    fn baseline(&self, slice: &Slice) -> Result<Baseline>;
 
     /// The VM's own key for us to come in by, and the host key that it will show.
     fn ensure_keys(&self, slice: &Slice) -> Result<()>;

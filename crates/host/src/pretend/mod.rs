@@ -7,8 +7,15 @@ mod devices;
 mod disks;
 mod facts;
 mod fuse;
+mod guests;
 mod hardware;
+mod images;
+mod leases;
+mod machines;
+mod network;
 mod profile;
+mod slices;
+mod slicing;
 mod state;
 mod store;
 mod users;
@@ -21,6 +28,7 @@ use std::time::Duration;
 pub use fuse::Blow;
 pub use hardware::{Fault, Hardware, PretendDisk};
 pub use profile::{Profile, ProfileError};
+pub use slicing::{Dir, PretendMachine, Slicing};
 pub use state::{Account, Leftover, State};
 
 use crate::error::Doing;
@@ -87,12 +95,20 @@ impl Pretend {
     }
 
     pub fn host(&self) -> Host {
-        let pretended = vec!["users", "facts", "devices", "disks"];
+        let pretended = vec![
+            "users", "facts", "devices", "disks", "leases", "images", "slices", "network", "machines", "guests",
+        ];
         Host {
             users: Arc::new(self.clone()),
             facts: Arc::new(self.clone()),
             devices: Arc::new(self.clone()),
             disks: Arc::new(self.clone()),
+            leases: Arc::new(self.clone()),
+            images: Arc::new(self.clone()),
+            slices: Arc::new(self.clone()),
+            network: Arc::new(self.clone()),
+            machines: Arc::new(self.clone()),
+            guests: Arc::new(self.clone()),
             pretended,
         }
     }

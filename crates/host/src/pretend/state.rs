@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use model::id::AllocationId;
 use serde::{Deserialize, Serialize};
 
-use super::{Hardware, Profile};
+use super::{Hardware, Profile, Slicing};
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -24,6 +24,8 @@ pub struct State {
     pub immovable: BTreeSet<Leftover>,
     #[serde(default)]
     pub hardware: Hardware,
+    #[serde(default)]
+    pub slicing: Slicing,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

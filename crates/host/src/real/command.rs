@@ -145,7 +145,16 @@ impl Commands {
         let input = held.doing(|| format!("start {}", program.name()))?;
         let output = Output::Dropped;
         let as_nobody = false;
-        self.run_with(program, args, With { input, output, as_nobody }, limit)
+        self.run_with(
+            program,
+            args,
+            With {
+                input,
+                output,
+                as_nobody,
+            },
+            limit,
+        )
     }
 
     /// What the program says, if it ends well.
@@ -254,10 +263,7 @@ impl Running {
         let pidfd = pidfd_open(Pid::from_child(&self.child), PidfdFlags::empty())?;
         let out = self.child.stdout.take().map(OwnedFd::from);
         let err = self.child.stderr.take().map(OwnedFd::from);
-        let mut pipes = [
-            Pipe::new(out, KEPT_STDOUT_BYTES + 1),
-            Pipe::new(err, KEPT_STDERR_BYTES),
-        ];
+        let mut pipes = [Pipe::new(out, KEPT_STDOUT_BYTES + 1), Pipe::new(err, KEPT_STDERR_BYTES)];
         loop {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -271,7 +277,11 @@ impl Running {
                 Err(error) => return Err(error.into()),
             }
             let ended = !fds[0].revents().is_empty();
-            let mut readable = fds[1..].iter().map(|fd| !fd.revents().is_empty()).collect::<Vec<_>>().into_iter();
+            let mut readable = fds[1..]
+                .iter()
+                .map(|fd| !fd.revents().is_empty())
+                .collect::<Vec<_>>()
+                .into_iter();
             drop(fds);
             let mut read = false;
             for pipe in pipes.iter_mut().filter(|pipe| pipe.open.is_some()) {

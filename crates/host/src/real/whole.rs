@@ -65,7 +65,8 @@ impl Folder {
     pub(super) fn nameless(&self, mode: u32) -> Result<File> {
         let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
         let fd = openat(&self.fd, ".", flags, Mode::from_raw_mode(mode));
-        fd.map(File::from).doing(|| format!("make a file in {}", self.path.display()))
+        fd.map(File::from)
+            .doing(|| format!("make a file in {}", self.path.display()))
     }
 
     /// Gives a nameless file its name. False: the name is taken, and what is there stays.
@@ -101,7 +102,8 @@ impl Folder {
     /// The file below this directory, by no link of any kind; None if it is not there.
     pub(super) fn file(&self, name: &str) -> Result<Option<File>> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
-        let within = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_XDEV;
+        let within =
+            ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_XDEV;
         match openat2(&self.fd, name, flags, Mode::empty(), within) {
             Ok(fd) => Ok(Some(File::from(fd))),
             Err(Errno::NOENT) => Ok(None),

@@ -3,6 +3,8 @@
 //! and whether trying again can help. Refuses free text as identity: nobody decides on a message.
 
 mod explain;
+#[macro_use]
+mod host_table;
 mod nearest;
 mod table;
 mod text;

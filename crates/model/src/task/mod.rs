@@ -5,7 +5,11 @@
 pub mod deprovision_user;
 pub mod health_probe;
 pub mod provision_user;
+pub mod slot;
 pub mod topology_discover;
+pub mod vm_power;
+pub mod vm_provision;
+pub mod vm_release;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -21,8 +21,8 @@ use super::command::{Commands, Ended, Output, Program, With};
 use super::slices::{MARKER, Slices};
 use crate::error::Doing;
 use crate::{Error, Guest, Result};
-pub use passing::hand_over;
 use passing::Counter;
+pub use passing::hand_over;
 
 const ONCE: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_secs(1);
@@ -92,7 +92,11 @@ impl Guests {
             "ConnectTimeout=10".to_owned(),
             "LogLevel=ERROR".to_owned(),
             "ProxyUseFdpass=yes".to_owned(),
-            format!("ProxyCommand={} hand-over {}", self.helper.display(), counter.socket().display()),
+            format!(
+                "ProxyCommand={} hand-over {}",
+                self.helper.display(),
+                counter.socket().display()
+            ),
         ];
         let mut args = vec!["-F", "/dev/null", "-n", "-T"];
         for option in &options {

@@ -40,7 +40,10 @@ impl Counter {
         for path in [Path::new(DIR), &dir] {
             fs::set_permissions(path, PermissionsExt::from_mode(0o711)).doing(doing)?;
         }
-        let mut counter = Self { dir, clerk: None };
+        let mut counter = Self {
+            dir: dir.clone(),
+            clerk: None,
+        };
         let known = counter.known_hosts();
         fs::write(&known, known_hosts).doing(doing)?;
         fs::set_permissions(&known, PermissionsExt::from_mode(0o644)).doing(doing)?;
@@ -50,7 +53,9 @@ impl Counter {
         let clerk = clerk.spawn(move || {
             // Whoever closes the counter comes too, and gets nothing.
             let Ok((stream, _)) = listener.accept() else { return };
-            let Ok(peer) = rustix::net::sockopt::socket_peercred(&stream) else { return };
+            let Ok(peer) = rustix::net::sockopt::socket_peercred(&stream) else {
+                return;
+            };
             let own = rustix::process::geteuid();
             if peer.uid == own || peer.uid.as_raw() == NOBODY {
                 send(stream.as_fd(), connection.as_fd()).ok();
@@ -104,7 +109,12 @@ fn receive(over: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let mut byte = [0];
-    recvmsg(over, &mut [IoSliceMut::new(&mut byte)], &mut control, RecvFlags::CMSG_CLOEXEC)?;
+    recvmsg(
+        over,
+        &mut [IoSliceMut::new(&mut byte)],
+        &mut control,
+        RecvFlags::CMSG_CLOEXEC,
+    )?;
     for message in control.drain() {
         if let RecvAncillaryMessage::ScmRights(mut fds) = message
             && let Some(fd) = fds.next()

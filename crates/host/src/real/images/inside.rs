@@ -57,7 +57,8 @@ pub(super) fn look(commands: &Commands, image: &Image, file: &File) -> Result<u6
     let info: Info = serde_json::from_str(&said).map_err(|_| refused(image, "what is inside cannot be told"))?;
     let specific = |key: &str| {
         let data = info.specific.as_ref().and_then(|specific| specific.data.as_ref());
-        data.and_then(|data| data.get(key)).is_some_and(|value| !value.is_null())
+        data.and_then(|data| data.get(key))
+            .is_some_and(|value| !value.is_null())
     };
     let why = if info.format != format {
         "it is of another format"

@@ -144,7 +144,16 @@ impl crate::Images for Images {
         let format = image.format.as_str();
         // By the numbers of its own two files: there is no name that could mean something else by now.
         let args = [
-            "convert", "-n", "-t", "writeback", "-f", format, "-O", "raw", "/proc/self/fd/0", "/proc/self/fd/1",
+            "convert",
+            "-n",
+            "-t",
+            "writeback",
+            "-f",
+            format,
+            "-O",
+            "raw",
+            "/proc/self/fd/0",
+            "/proc/self/fd/1",
         ];
         let with = With {
             input: Some(source.try_clone().doing(doing)?),
@@ -152,7 +161,8 @@ impl crate::Images for Images {
             ..With::default()
         };
         let cage = cage::Cage::new(&source, Some(&disk));
-        cage.run(|| self.commands.run_with(Program::QemuImg, &args, with, CONVERT))?.ok()?;
+        cage.run(|| self.commands.run_with(Program::QemuImg, &args, with, CONVERT))?
+            .ok()?;
         disk.sync_all().doing(doing)?;
         inside::compare(&self.commands, image, &source, &disk, size)
     }
@@ -169,7 +179,11 @@ fn digest(file: &mut File) -> std::io::Result<Sha256> {
 }
 
 fn missing(image: &Image) -> Error {
-    slice_error(Code::ImageUnavailable, image, "it is neither stored here nor in an image directory")
+    slice_error(
+        Code::ImageUnavailable,
+        image,
+        "it is neither stored here nor in an image directory",
+    )
 }
 
 fn mismatch(image: &Image, why: String) -> Error {

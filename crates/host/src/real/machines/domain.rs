@@ -49,7 +49,10 @@ pub fn domain(machine: &Machine, layout: &Layout) -> String {
     xml.text("uuid", &[], &machine.op.uuid());
     xml.begin("metadata", &[]);
     let (allocation, op) = (&machine.allocation, &machine.op);
-    xml.empty("slice", &[("xmlns", &NAMESPACE), ("allocation", allocation), ("op", op)]);
+    xml.empty(
+        "slice",
+        &[("xmlns", &NAMESPACE), ("allocation", allocation), ("op", op)],
+    );
     xml.end();
     xml.text("memory", &[("unit", &"MiB")], &memory_mib);
     xml.text("vcpu", &[("placement", &"static")], &vcpus);
@@ -89,8 +92,7 @@ fn placement(xml: &mut Xml, machine: &Machine, layout: &Layout, memory_mib: u64)
     xml.begin("numatune", &[]);
     xml.empty("memory", &[("mode", &"strict"), ("nodeset", &nodes.join(","))]);
     for (at, cell) in layout.cells.iter().enumerate() {
-        let strict: [(&'static str, &dyn Display); 3] =
-            [("cellid", &at), ("mode", &"strict"), ("nodeset", &cell.node)];
+        let strict: [(&'static str, &dyn Display); 3] = [("cellid", &at), ("mode", &"strict"), ("nodeset", &cell.node)];
         xml.empty("memnode", &strict);
     }
     xml.end();
@@ -128,7 +130,10 @@ fn processor(xml: &mut Xml, machine: &Machine, layout: &Layout) {
             next += part.vcpus;
         }
         let cpus = own.join(",");
-        xml.empty("cell", &[("id", &at), ("cpus", &cpus), ("memory", &memory_mib), ("unit", &"MiB")]);
+        xml.empty(
+            "cell",
+            &[("id", &at), ("cpus", &cpus), ("memory", &memory_mib), ("unit", &"MiB")],
+        );
     }
     xml.end();
     xml.end();
@@ -140,8 +145,13 @@ fn devices(xml: &mut Xml, machine: &Machine, layout: &Layout) {
         let source = Path::new(&layout.disks).join(part.disk.as_str());
         let target = format!("vd{}", char::from(b'a' + u8::try_from(at).unwrap_or(0)));
         xml.begin("disk", &[("type", &"block"), ("device", &"disk")]);
-        let io: [(&'static str, &dyn Display); 5] =
-            [("name", &"qemu"), ("type", &"raw"), ("cache", &"none"), ("io", &"native"), ("discard", &"unmap")];
+        let io: [(&'static str, &dyn Display); 5] = [
+            ("name", &"qemu"),
+            ("type", &"raw"),
+            ("cache", &"none"),
+            ("io", &"native"),
+            ("discard", &"unmap"),
+        ];
         xml.empty("driver", &io);
         xml.empty("source", &[("dev", &source.display())]);
         xml.empty("target", &[("dev", &target), ("bus", &"virtio")]);
@@ -185,7 +195,10 @@ fn devices(xml: &mut Xml, machine: &Machine, layout: &Layout) {
 
 /// Not managed: libvirt would bind it back to the host's driver behind our back.
 fn hostdev(xml: &mut Xml, device: Pci) {
-    xml.begin("hostdev", &[("mode", &"subsystem"), ("type", &"pci"), ("managed", &"no")]);
+    xml.begin(
+        "hostdev",
+        &[("mode", &"subsystem"), ("type", &"pci"), ("managed", &"no")],
+    );
     xml.empty("driver", &[("name", &"vfio")]);
     xml.begin("source", &[]);
     address(xml, device);

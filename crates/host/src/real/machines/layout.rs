@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use super::domain::{Cell, Layout};
 use super::Settings;
+use super::domain::{Cell, Layout};
 use crate::error::Doing;
 use crate::{Machine, Result};
 
@@ -39,12 +39,16 @@ fn cell(node: u32, needed_mib: u64) -> Result<Cell> {
     Ok(Cell {
         node,
         cpus: cpus.trim().to_owned(),
-        hugepage_kib: PAGES_KIB.into_iter().find(|size| reserved_mib(&dir, *size) >= needed_mib),
+        hugepage_kib: PAGES_KIB
+            .into_iter()
+            .find(|size| reserved_mib(&dir, *size) >= needed_mib),
     })
 }
 
 fn reserved_mib(node: &Path, size_kib: u64) -> u64 {
     let file = node.join(format!("hugepages/hugepages-{size_kib}kB/free_hugepages"));
-    let free = fs::read_to_string(file).ok().and_then(|text| text.trim().parse::<u64>().ok());
+    let free = fs::read_to_string(file)
+        .ok()
+        .and_then(|text| text.trim().parse::<u64>().ok());
     free.unwrap_or(0).saturating_mul(size_kib) / 1024
 }

@@ -20,8 +20,8 @@ use rustix::fs::{MemfdFlags, memfd_create};
 use super::command::{Commands, Output, Program, With};
 use crate::error::Doing;
 use crate::{Error, Machine, Result, Seen};
-pub use domain::{Cell, Layout, domain};
 use domain::NAMESPACE;
+pub use domain::{Cell, Layout, domain};
 use scan::{Tag, tags};
 
 const LIMIT: Duration = Duration::from_secs(120);
@@ -102,7 +102,9 @@ impl Machines {
             None => Ok(None),
             Some(defined) if defined.allocation == Some(allocation) => self.power(name).map(Some),
             Some(defined) => {
-                let holder = defined.allocation.map_or("somebody else".to_owned(), |other| other.to_string());
+                let holder = defined
+                    .allocation
+                    .map_or("somebody else".to_owned(), |other| other.to_string());
                 Err(refused(name, &holder))
             }
         }
@@ -119,7 +121,14 @@ impl Machines {
             output: Output::Dropped,
             ..With::default()
         };
-        let args = ["--quiet", "--connect", &self.settings.uri, "define", "--validate", "/proc/self/fd/0"];
+        let args = [
+            "--quiet",
+            "--connect",
+            &self.settings.uri,
+            "define",
+            "--validate",
+            "/proc/self/fd/0",
+        ];
         self.commands.run_with(Program::Virsh, &args, with, LIMIT)?.ok()
     }
 
@@ -190,7 +199,11 @@ impl crate::Machines for Machines {
         }
         let ended = self.virsh(&["destroy", "--domain", name.as_str()]);
         // It may have ended by itself just before.
-        if self.wait_off(name, Instant::now() + LIMIT)? { Ok(()) } else { ended.map(drop) }
+        if self.wait_off(name, Instant::now() + LIMIT)? {
+            Ok(())
+        } else {
+            ended.map(drop)
+        }
     }
 
     fn ensure_no_machine(&self, name: &Name, allocation: AllocationId) -> Result<()> {
@@ -214,9 +227,7 @@ impl crate::Machines for Machines {
     fn holder_of_disk(&self, disk: &DiskId) -> Result<Option<String>> {
         let path = self.settings.disks_dir.join(disk.as_str());
         let target = std::fs::canonicalize(&path).ok();
-        let same = |found: &Path| {
-            found == path || target.is_some() && std::fs::canonicalize(found).ok() == target
-        };
+        let same = |found: &Path| found == path || target.is_some() && std::fs::canonicalize(found).ok() == target;
         self.holder(|defined| defined.disks.iter().any(|found| same(found)))
     }
 }
@@ -237,7 +248,9 @@ fn read(xml: &str) -> Option<Defined> {
             "source" => {
                 in_source = opens;
                 let path = tag.get("dev").or(tag.get("file"));
-                defined.disks.extend(path.filter(|_| in_disk && !tag.closes).map(PathBuf::from));
+                defined
+                    .disks
+                    .extend(path.filter(|_| in_disk && !tag.closes).map(PathBuf::from));
             }
             "address" if in_hostdev && in_source => defined.devices.push(pci(tag)?),
             "slice" if tag.get("xmlns") == Some(NAMESPACE) => {
@@ -264,7 +277,11 @@ fn absent(name: &Name) -> Error {
 }
 
 fn unreadable(name: &str) -> Error {
-    slice_error(Code::HostCommandFailed, name, "its definition cannot be read".to_owned())
+    slice_error(
+        Code::HostCommandFailed,
+        name,
+        "its definition cannot be read".to_owned(),
+    )
 }
 
 fn slice_error(code: Code, subject: &str, why: String) -> Error {
@@ -285,7 +302,10 @@ mod tests {
             <address type='pci' domain='0x0000' bus='0x05' slot='0x00' function='0x0'/></hostdev></devices></domain>";
         let seen = read(xml).expect("readable");
         assert_eq!(seen.disks, [std::path::PathBuf::from("/dev/disk/by-id/nvme-a")]);
-        assert_eq!(seen.devices.iter().map(ToString::to_string).collect::<Vec<_>>(), ["0000:18:00.1"]);
+        assert_eq!(
+            seen.devices.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            ["0000:18:00.1"]
+        );
         assert!(seen.allocation.is_some());
     }
 }

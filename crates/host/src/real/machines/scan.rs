@@ -106,7 +106,10 @@ mod tests {
     #[test]
     fn tags_come_in_order_with_their_attributes() {
         let read = tags("<?xml version='1.0'?>\n<a x='1' y=\"&lt;2&gt;\"><!-- <no/> --><b/>t</a>").expect("readable");
-        let names: Vec<_> = read.iter().map(|tag| (tag.name.as_str(), tag.closes, tag.empty)).collect();
+        let names: Vec<_> = read
+            .iter()
+            .map(|tag| (tag.name.as_str(), tag.closes, tag.empty))
+            .collect();
         assert_eq!(names, [("a", false, false), ("b", false, true), ("a", true, false)]);
         assert_eq!((read[0].get("y"), read[1].text.as_str()), (Some("<2>"), "t"));
     }

@@ -50,7 +50,7 @@ pub fn cookie(vm: &Name) -> u64 {
 /// One flow per line, the most particular first.
 pub fn flows(port: &Port, around: &Surroundings) -> String {
     let Port { mac, ip, .. } = port;
-    let (number, cookie) = (port.number(), cookie(&port.vm));
+    let (number, cookie) = (port.plug.number(), cookie(&port.plug.vm));
     let mut lines = Vec::new();
     let mut flow = |priority: u32, matches: String, actions: &str| {
         lines.push(format!(
@@ -66,7 +66,11 @@ pub fn flows(port: &Port, around: &Surroundings) -> String {
     );
     if let Some(gateway) = around.gateway {
         let to = format!("nw_src={ip},nw_dst={gateway}");
-        flow(400, format!("{from},arp,arp_spa={ip},arp_sha={mac},arp_tpa={gateway}"), "LOCAL");
+        flow(
+            400,
+            format!("{from},arp,arp_spa={ip},arp_sha={mac},arp_tpa={gateway}"),
+            "LOCAL",
+        );
         flow(400, format!("{from},udp,{to},tp_src=68,tp_dst=67"), "LOCAL");
         flow(400, format!("{from},udp,{to},tp_dst={DNS}"), "LOCAL");
         flow(400, format!("{from},tcp,{to},tp_dst={DNS}"), "LOCAL");
@@ -86,8 +90,16 @@ pub fn flows(port: &Port, around: &Surroundings) -> String {
     flow(100, format!("{from},ip,nw_src={ip}"), "LOCAL");
     flow(50, format!("in_port={number}"), "drop");
     // To the guest, from the host alone.
-    flow(100, format!("in_port=LOCAL,dl_dst={mac},ip,nw_dst={ip}"), &format!("output:{number}"));
-    flow(100, format!("in_port=LOCAL,arp,arp_tpa={ip}"), &format!("output:{number}"));
+    flow(
+        100,
+        format!("in_port=LOCAL,dl_dst={mac},ip,nw_dst={ip}"),
+        &format!("output:{number}"),
+    );
+    flow(
+        100,
+        format!("in_port=LOCAL,arp,arp_tpa={ip}"),
+        &format!("output:{number}"),
+    );
     flow(90, format!("dl_dst={mac}"), "drop");
     lines.push(String::new());
     lines.join("\n")

@@ -18,7 +18,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::command::{Commands, Output, Program, With};
 use super::whole::Folder;
 use crate::error::Doing;
-use crate::{Error, Port, Result};
+use crate::{Error, Plug, Port, Result};
 pub use flows::{Surroundings, cookie, flows};
 
 const LIMIT: Duration = Duration::from_secs(30);
@@ -72,29 +72,36 @@ impl Network {
         format!("unix:{}/{bridge}.mgmt", self.settings.switch_dir.display())
     }
 
-    /// Whose the port is: None if there is none, an empty text if it is not one of ours.
-    fn port_owner(&self, port: &Port) -> Result<Option<String>> {
-        let ports = self.switch(&["list-ports", port.bridge.as_str()])?;
-        let interface = port.interface();
-        if !ports.lines().any(|line| line == interface) {
+    /// Whose the port is and where it is plugged in: None if nowhere, an empty text if it is not one of ours.
+    fn plugged(&self, plug: &Plug) -> Result<Option<(String, String)>> {
+        let interface = plug.interface();
+        let rows = self.switch(&[
+            "--bare",
+            "--columns=name",
+            "find",
+            "interface",
+            &format!("name={interface}"),
+        ])?;
+        if rows.trim() != interface {
             return Ok(None);
         }
+        let bridge = self.switch(&["iface-to-br", &interface])?.trim().to_owned();
         let key = format!("external_ids:{OWNER}");
         let owner = self.switch(&["--if-exists", "get", "interface", &interface, &key])?;
-        Ok(Some(owner.trim().trim_matches('"').to_owned()))
+        Ok(Some((owner.trim().trim_matches('"').to_owned(), bridge)))
     }
 
-    fn reserved(&self, port: &Port) -> Result<Option<(AllocationId, String)>> {
+    fn reserved(&self, plug: &Plug) -> Result<Option<AllocationId>> {
         let Some(folder) = Folder::open(&self.settings.hosts_dir)? else {
             return Ok(None);
         };
-        let Some(text) = folder.read(port.vm.as_str())? else {
+        let Some(text) = folder.read(plug.vm.as_str())? else {
             return Ok(None);
         };
         // The line for dnsmasq, and above it, as a comment, whose it is.
         let owner = text.lines().next().and_then(|line| line.strip_prefix("# "));
         let owner = owner.and_then(|owner| owner.parse().ok());
-        owner.map(|owner| Some((owner, text))).ok_or_else(|| refused(port, "nobody we know"))
+        owner.map(Some).ok_or_else(|| refused(plug, "nobody we know"))
     }
 
     fn set_flows(&self, port: &Port) -> Result<()> {
@@ -116,10 +123,14 @@ impl Network {
         self.commands.run_with(Program::OvsOfctl, &args, with, LIMIT)?.ok()
     }
 
-    fn drop_flows(&self, port: &Port) -> Result<()> {
-        let all = format!("cookie={:#x}/-1", cookie(&port.vm));
-        let args = ["del-flows", &self.bridge_socket(&port.bridge), &all];
+    fn drop_flows(&self, vm: &Name, bridge: &Name) -> Result<()> {
+        let all = format!("cookie={:#x}/-1", cookie(vm));
+        let args = ["del-flows", &self.bridge_socket(bridge), &all];
         self.commands.ask(Program::OvsOfctl, &args, LIMIT).map(drop)
+    }
+
+    fn bridges(&self) -> Result<Vec<String>> {
+        Ok(self.switch(&["list-br"])?.lines().map(str::to_owned).collect())
     }
 
     /// A file that is gone is served until it is told to look.
@@ -153,8 +164,7 @@ impl crate::Network for Network {
         if !self.settings.bridges.contains(bridge) {
             return Err(missing("local policy does not name it"));
         }
-        let bridges = self.switch(&["list-br"])?;
-        if !bridges.lines().any(|line| line == bridge.as_str()) {
+        if !self.bridges()?.iter().any(|there| there == bridge.as_str()) {
             return Err(missing("the switch has no such bridge"));
         }
         match address_of(bridge)? {
@@ -164,77 +174,83 @@ impl crate::Network for Network {
     }
 
     fn ensure_port(&self, port: &Port) -> Result<()> {
-        self.check_bridge(&port.bridge)?;
-        let allocation = port.allocation.to_string();
-        if let Some(owner) = self.port_owner(port)?
-            && owner != allocation
-        {
-            return Err(refused(port, &owner));
+        let Port { plug, bridge, mac, ip } = port;
+        self.check_bridge(bridge)?;
+        let allocation = plug.allocation.to_string();
+        match self.plugged(plug)? {
+            Some((owner, there)) if owner != allocation || there != bridge.as_str() => {
+                return Err(refused(plug, &owner));
+            }
+            Some(_) | None => {}
         }
-        if let Some((owner, _)) = self.reserved(port)?
-            && owner != port.allocation
+        if let Some(owner) = self.reserved(plug)?
+            && owner != plug.allocation
         {
-            return Err(refused(port, &owner.to_string()));
+            return Err(refused(plug, &owner.to_string()));
         }
-        self.drop_flows(port)?;
+        self.drop_flows(&plug.vm, bridge)?;
         self.set_flows(port)?;
-        let interface = port.interface();
+        let interface = plug.interface();
         if !has_interface(&interface)? {
             self.ip(&["tuntap", "add", "dev", &interface, "mode", "tap"])?;
         }
         self.ip(&["link", "set", "dev", &interface, "up"])?;
-        let (number, owned) = (
-            format!("ofport_request={}", port.number()),
-            format!("external_ids:{OWNER}={allocation}"),
-        );
-        let bridge = port.bridge.as_str();
+        let number = format!("ofport_request={}", plug.number());
+        let owned = format!("external_ids:{OWNER}={allocation}");
+        let add = ["--may-exist", "add-port", bridge.as_str(), &interface];
         let set = ["--", "set", "interface", &interface, &number, &owned];
-        self.switch(&[&["--may-exist", "add-port", bridge, interface.as_str()], &set[..]].concat())?;
+        self.switch(&[&add[..], &set[..]].concat())?;
         let given = self.switch(&["get", "interface", &interface, "ofport"])?;
-        if given.trim() != port.number().to_string() {
-            return Err(refused(port, "another port, which has its number"));
+        if given.trim() != plug.number().to_string() {
+            return Err(refused(plug, "another port, which has its number"));
         }
-        let line = format!("# {allocation}\n{},{},{}\n", port.mac, port.ip, port.vm);
+        let line = format!("# {allocation}\n{mac},{ip},{}\n", plug.vm);
         // dnsmasq runs as a user of its own and has to read it.
         let folder = Folder::ensure_with(&self.settings.hosts_dir, 0o755)?;
-        folder.write(port.vm.as_str(), line.as_bytes(), 0o644)
+        folder.write(plug.vm.as_str(), line.as_bytes(), 0o644)
     }
 
-    fn ensure_no_port(&self, port: &Port) -> Result<()> {
-        match self.reserved(port) {
-            Ok(Some((owner, _))) if owner == port.allocation => {
-                Folder::ensure_with(&self.settings.hosts_dir, 0o755)?.remove(port.vm.as_str())?;
+    fn ensure_no_port(&self, plug: &Plug) -> Result<()> {
+        match self.reserved(plug) {
+            Ok(Some(owner)) if owner == plug.allocation => {
+                Folder::ensure_with(&self.settings.hosts_dir, 0o755)?.remove(plug.vm.as_str())?;
             }
             Ok(_) | Err(Error::Slice { .. }) => {}
             Err(error) => return Err(error),
         }
         self.nudge_dnsmasq()?;
-        let interface = port.interface();
-        match self.port_owner(port)? {
-            Some(owner) if owner != port.allocation.to_string() => return Ok(()),
-            Some(_) => {
-                self.switch(&["--if-exists", "del-port", port.bridge.as_str(), &interface])?;
+        let interface = plug.interface();
+        match self.plugged(plug)? {
+            Some((owner, _)) if owner != plug.allocation.to_string() => return Ok(()),
+            Some((_, bridge)) => {
+                self.switch(&["--if-exists", "del-port", &bridge, &interface])?;
             }
             None => {}
         }
         if has_interface(&interface)? {
             self.ip(&["link", "delete", "dev", &interface])?;
         }
-        self.drop_flows(port)
+        let bridges = self.bridges()?;
+        for bridge in &self.settings.bridges {
+            if bridges.iter().any(|there| there == bridge.as_str()) {
+                self.drop_flows(&plug.vm, bridge)?;
+            }
+        }
+        Ok(())
     }
 
-    fn has_port(&self, port: &Port) -> Result<bool> {
-        let ours = |owner: &str| owner == port.allocation.to_string();
-        let plugged = self.port_owner(port)?.is_some_and(|owner| ours(&owner));
-        let reserved = matches!(self.reserved(port), Ok(Some((owner, _))) if owner == port.allocation);
+    fn has_port(&self, plug: &Plug) -> Result<bool> {
+        let own = plug.allocation.to_string();
+        let plugged = self.plugged(plug)?.is_some_and(|(owner, _)| owner == own);
+        let reserved = matches!(self.reserved(plug), Ok(Some(owner)) if owner == plug.allocation);
         Ok(plugged || reserved)
     }
 }
 
-fn refused(port: &Port, holder: &str) -> Error {
+fn refused(plug: &Plug, holder: &str) -> Error {
     Error::Slice {
         code: Code::VmRefused,
-        subject: port.interface(),
+        subject: plug.interface(),
         why: format!("port, address or name belong to {holder}"),
     }
 }
@@ -273,8 +289,12 @@ fn address_of(bridge: &Name) -> Result<Option<Ipv4Addr>> {
     let hex = |text: &str| u32::from_str_radix(text, 16).ok().map(u32::swap_bytes);
     for line in routes.lines().skip(1) {
         let fields: Vec<&str> = line.split_whitespace().collect();
-        let [name, to, gateway, .., mask, _, _, _] = fields[..] else { continue };
-        let (Some(to), Some(mask)) = (hex(to), hex(mask)) else { continue };
+        let [name, to, gateway, .., mask, _, _, _] = fields[..] else {
+            continue;
+        };
+        let (Some(to), Some(mask)) = (hex(to), hex(mask)) else {
+            continue;
+        };
         if name == bridge.as_str() && gateway == "00000000" && mask != 0 {
             return Ok(own.into_iter().find(|address| u32::from(*address) & mask == to));
         }

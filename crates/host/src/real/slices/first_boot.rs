@@ -12,7 +12,7 @@ use crate::Wish;
 
 const HEAD: &str = "#cloud-config\n";
 /// The guest says by this file that its first boot is over.
-pub(crate) const MARKER: &str = "/var/lib/gpuaas/slice-ready";
+pub const MARKER: &str = "/var/lib/gpuaas/slice-ready";
 const TOKEN_FILE: &str = "/etc/gpuaas/telemetry-token";
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

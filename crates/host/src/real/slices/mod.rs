@@ -19,8 +19,8 @@ use serde::{Deserialize, Serialize};
 
 use super::whole::Folder;
 use crate::error::Doing;
-use crate::{Error, Result, Slice, Wish};
-pub(crate) use first_boot::MARKER;
+use crate::{Baseline, Error, Result, Slice, Wish};
+pub use first_boot::MARKER;
 use first_boot::{Secrets, meta_data, reads, user_data, write};
 use openssh::KeyPair;
 
@@ -29,6 +29,7 @@ const TELEMETRY: &str = "var/lib/gpuaas/telemetry";
 const OWNER: &str = "owner";
 const WAY_IN: &str = "id_ed25519";
 const HOST_KEY: &str = "ssh_host_ed25519_key";
+const BASELINE: &str = "baseline";
 const TOKEN: &str = "telemetry-token";
 /// The hypervisor does not run as root and has to get at this one; it can pass through, and list nothing.
 const SEEDS: &str = "var/lib/gpuaas/seeds";
@@ -144,6 +145,24 @@ impl crate::Slices for Slices {
             Some(above) => above.sync(),
             None => Ok(()),
         }
+    }
+
+    fn ensure_baseline(&self, slice: &Slice, baseline: &Baseline) -> Result<()> {
+        let text = serde_json::to_string(baseline).unwrap_or_default();
+        self.own_or_missing(slice)?.write(BASELINE, text.as_bytes(), 0o600)
+    }
+
+    fn baseline(&self, slice: &Slice) -> Result<Baseline> {
+        let Some(folder) = self.own(slice)? else {
+            return Ok(Baseline::new());
+        };
+        let Some(text) = folder.read(BASELINE)? else {
+            return Ok(Baseline::new());
+        };
+        serde_json::from_str(&text).map_err(|_| Error::Unreadable {
+            path: folder.path().join(BASELINE).display().to_string(),
+            why: "it does not list digests",
+        })
     }
 
     fn ensure_keys(&self, slice: &Slice) -> Result<()> {

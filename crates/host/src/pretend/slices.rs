@@ -1,0 +1,144 @@
+//! The pretend side of [`Slices`].
+
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
+
+use model::signal::Code;
+use model::value::MacAddress;
+
+use super::slicing::Dir;
+use super::{Pretend, State};
+use crate::{Baseline, Error, Result, Slice, Slices, Wish};
+
+impl Slices for Pretend {
+    fn ensure_dir(&self, slice: &Slice) -> Result<()> {
+        self.act_on("ensure_dir", slice.vm.as_str(), |state| {
+            let dirs = &mut state.slicing.dirs;
+            let dir = dirs.entry(slice.vm.to_string()).or_insert_with(|| Dir {
+                allocation: slice.allocation,
+                baseline: Baseline::new(),
+                has_keys: false,
+                seed: None,
+                has_seed_image: false,
+            });
+            if dir.allocation == slice.allocation {
+                Ok(())
+            } else {
+                Err(refused(slice))
+            }
+        })
+    }
+
+    fn ensure_no_dir(&self, slice: &Slice) -> Result<()> {
+        self.act_on("ensure_no_dir", slice.vm.as_str(), |state| {
+            let dirs = &mut state.slicing.dirs;
+            dirs.retain(|vm, dir| *vm != slice.vm.as_str() || dir.allocation != slice.allocation);
+            Ok(())
+        })
+    }
+
+    fn ensure_baseline(&self, slice: &Slice, baseline: &Baseline) -> Result<()> {
+        self.act_on("ensure_baseline", slice.vm.as_str(), |state| {
+            dir(state, slice)?.baseline.clone_from(baseline);
+            Ok(())
+        })
+    }
+
+    fn baseline(&self, slice: &Slice) -> Result<Baseline> {
+        self.call("baseline", |_, state| {
+            let dir = state.slicing.dirs.get(slice.vm.as_str());
+            let own = dir.filter(|dir| dir.allocation == slice.allocation);
+            Ok(own.map(|dir| dir.baseline.clone()).unwrap_or_default())
+        })
+    }
+
+    fn ensure_keys(&self, slice: &Slice) -> Result<()> {
+        self.act_on("ensure_keys", slice.vm.as_str(), |state| {
+            dir(state, slice)?.has_keys = true;
+            Ok(())
+        })
+    }
+
+    fn ensure_telemetry(&self, slice: &Slice, mac: MacAddress, ip: Ipv4Addr) -> Result<()> {
+        self.act_on("ensure_telemetry", slice.vm.as_str(), |state| {
+            dir(state, slice)?;
+            let all = &mut state.slicing.telemetry;
+            let entry = all.entry(slice.vm.to_string()).or_insert((slice.allocation, mac, ip));
+            if entry.0 != slice.allocation {
+                return Err(refused(slice));
+            }
+            *entry = (slice.allocation, mac, ip);
+            Ok(())
+        })
+    }
+
+    fn ensure_no_telemetry(&self, slice: &Slice) -> Result<()> {
+        self.act_on("ensure_no_telemetry", slice.vm.as_str(), |state| {
+            let all = &mut state.slicing.telemetry;
+            all.retain(|vm, (allocation, ..)| *vm != slice.vm.as_str() || *allocation != slice.allocation);
+            Ok(())
+        })
+    }
+
+    fn ensure_seed_files(&self, slice: &Slice, wish: &Wish) -> Result<()> {
+        self.act_on("ensure_seed_files", slice.vm.as_str(), |state| {
+            let dir = dir(state, slice)?;
+            if !dir.has_keys {
+                return Err(missing(slice, "its keys are not there"));
+            }
+            dir.seed = Some((wish.user.to_string(), wish.keys.len()));
+            Ok(())
+        })
+    }
+
+    fn ensure_seed_image(&self, slice: &Slice) -> Result<PathBuf> {
+        self.act_on("ensure_seed_image", slice.vm.as_str(), |state| {
+            let dir = dir(state, slice)?;
+            if dir.seed.is_none() {
+                return Err(missing(slice, "its first-boot files are not there"));
+            }
+            dir.has_seed_image = true;
+            Ok(())
+        })?;
+        Ok(self.seed_image(slice))
+    }
+
+    fn seed_image(&self, slice: &Slice) -> PathBuf {
+        format!("/var/lib/gpuaas/seeds/{}.iso", slice.vm).into()
+    }
+
+    fn has_dir(&self, slice: &Slice) -> Result<bool> {
+        self.call("has_dir", |_, state| {
+            Ok(state.slicing.dirs.contains_key(slice.vm.as_str()))
+        })
+    }
+
+    fn has_telemetry(&self, slice: &Slice) -> Result<bool> {
+        self.call("has_telemetry", |_, state| {
+            Ok(state.slicing.telemetry.contains_key(slice.vm.as_str()))
+        })
+    }
+}
+
+fn dir<'a>(state: &'a mut State, slice: &Slice) -> Result<&'a mut Dir> {
+    let dir = state.slicing.dirs.get_mut(slice.vm.as_str());
+    let dir = dir.ok_or_else(|| missing(slice, "there is no such slice"))?;
+    if dir.allocation == slice.allocation {
+        Ok(dir)
+    } else {
+        Err(refused(slice))
+    }
+}
+
+fn missing(slice: &Slice, why: &'static str) -> Error {
+    let path = format!("/var/lib/gpuaas/slices/{}", slice.vm);
+    Error::Unreadable { path, why }
+}
+
+fn refused(slice: &Slice) -> Error {
+    Error::Slice {
+        code: Code::VmRefused,
+        subject: slice.vm.to_string(),
+        why: "the name belongs to another allocation".to_owned(),
+    }
+}
