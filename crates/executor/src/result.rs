@@ -6,7 +6,7 @@ use model::digest::Sha256;
 use model::dsse::Envelope;
 use model::id::TaskId;
 use model::key::SigningKey;
-use model::outcome::{Outcome, ResultPayload};
+use model::outcome::{Outcome, Proofs, ResultPayload};
 use model::signal::Code;
 use model::socket::NodeIdentity;
 use model::time::Timestamp;
@@ -26,6 +26,7 @@ pub(crate) struct Ending {
     pub(crate) detail: Option<String>,
     pub(crate) timings: BTreeMap<String, u64>,
     pub(crate) undone: Vec<String>,
+    pub(crate) proofs: Option<Proofs>,
     pub(crate) output: Option<Box<RawValue>>,
 }
 
@@ -40,11 +41,12 @@ impl Ending {
             detail,
             timings,
             undone,
+            proofs: None,
             output,
         }
     }
 
-    pub(crate) fn of_walk(report: &Report, output: Option<Box<RawValue>>) -> Self {
+    pub(crate) fn of_walk(report: &Report, proofs: Option<Proofs>, output: Option<Box<RawValue>>) -> Self {
         let timings = report.timings_ms().into_iter();
         let timings = timings.map(|(step, took_ms)| (format!("{step}_ms"), took_ms)).collect();
         let undone = report.undone().into_iter().map(str::to_owned).collect();
@@ -69,6 +71,7 @@ impl Ending {
             detail,
             timings,
             undone,
+            proofs,
             output,
         }
     }
@@ -97,6 +100,7 @@ impl Ending {
             journal_seq,
             timings: self.timings,
             undone: self.undone,
+            proofs: self.proofs,
             output: self.output,
         };
         Ok(result.sign(key))
@@ -132,6 +136,7 @@ pub(crate) fn refusal(
         journal_seq,
         timings: BTreeMap::new(),
         undone: Vec::new(),
+        proofs: None,
         output: None,
     };
     result.sign(key)

@@ -153,7 +153,12 @@ impl Worker<'_> {
             node: self.node,
             task_id,
         };
+        let payload = &self.open.payload;
         let around = Surroundings {
+            op_id: payload.op_id,
+            task_id,
+            epoch: payload.node_epoch,
+            clock: self.node.options.clock.clone(),
             host: self.node.options.host.clone(),
             state_dir: self.node.options.state_dir.clone(),
             journal_used_pct: self.node.journal()?.used_pct(),
@@ -167,7 +172,7 @@ impl Worker<'_> {
                 self.node.strand(task_id);
                 return Ok(());
             }
-            Ok(walked) => Ending::of_walk(&walked.report, walked.output),
+            Ok(walked) => Ending::of_walk(&walked.report, walked.proofs, walked.output),
             Err(steps::Error::Journal(code)) => return Err(code),
             Err(steps::Error::Facts(error)) => {
                 self.node

@@ -45,6 +45,9 @@ pub struct Seen {
 }
 
 pub trait Machines: Send + Sync {
+    /// `command_missing` unless every program that slices need is installed; and what runs VMs answers.
+    fn check_tools(&self) -> Result<()>;
+
     fn observe(&self, name: &Name) -> Result<Option<Seen>>;
 
     /// Defined as described, and running. `vm_refused` if the name is somebody else's.

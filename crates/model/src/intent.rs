@@ -10,7 +10,7 @@ use crate::dsse::{self, Envelope};
 use crate::id::{AllocationId, InstallationId, IntentId, NodeId, OpId, ProjectId, derive_op};
 use crate::key::{PublicKey, SigningKey};
 use crate::signal::Code;
-use crate::task::Task;
+use crate::task::{Task, vm_power, vm_provision};
 use crate::time::Timestamp;
 use crate::value::{Name, SshKey, Uid};
 
@@ -50,9 +50,53 @@ pub enum Wish {
         ssh_public_keys: Vec<SshKey>,
         gpu_access: bool,
     },
+    /// A VM on slots, to the last field: image, keys, slots.
+    Slice {
+        node_id: NodeId,
+        params: Box<vm_provision::Params>,
+    },
+    /// A VM switched on or off. Each time is a wish of its own.
+    Power { node_id: NodeId, params: vm_power::Params },
 }
 
 impl Wish {
+    fn node(&self) -> NodeId {
+        match self {
+            Wish::Machine { node_id, .. } | Wish::Slice { node_id, .. } | Wish::Power { node_id, .. } => *node_id,
+        }
+    }
+
+    /// Does the task do what was wished for, and may it only do so in time? Taking away needs no person to be there.
+    fn covers(&self, task: &Task, in_time: bool) -> bool {
+        match (self, task) {
+            (
+                Wish::Machine {
+                    username,
+                    uid,
+                    ssh_public_keys,
+                    gpu_access,
+                    ..
+                },
+                Task::ProvisionUser(params),
+            ) => {
+                in_time
+                    && params.username == *username
+                    && params.uid == *uid
+                    && params.ssh_public_keys == *ssh_public_keys
+                    && params.gpu_access == *gpu_access
+            }
+            (Wish::Machine { username, uid, .. }, Task::DeprovisionUser(params)) => {
+                params.username == *username && params.uid == *uid
+            }
+            (Wish::Slice { params: wished, .. }, Task::VmProvision(params)) => in_time && params == &**wished,
+            (Wish::Slice { params: wished, .. }, Task::VmRelease(params)) => {
+                params.vm_name == wished.vm_name && params.slots == wished.slots
+            }
+            (Wish::Power { params: wished, .. }, Task::VmPower(params)) => in_time && params == wished,
+            (Wish::Machine { .. } | Wish::Slice { .. } | Wish::Power { .. }, _) => false,
+        }
+    }
+
     pub fn to_bytes(&self) -> Vec<u8> {
         serde_json::to_vec(self).expect("our own documents have string keys and no failing serialisers")
     }
@@ -76,36 +120,15 @@ impl Intent {
         dsse::parse_payload(&payload).map_err(|_| Code::IntentInvalid)
     }
 
-    /// The operation that this intent allows for a task, if it covers it: same allocation, same node, same
-    /// account, same keys; and in time, except for taking away, which needs no person to be there.
+    /// The operation that this intent allows for a task, if it covers it: same allocation, same node, what was wished
+    /// for, and in time.
     pub fn covers(&self, wish_bytes: &[u8], task: &Task, node: NodeId, now: Timestamp) -> Result<OpId, Code> {
         if Sha256::of(wish_bytes) != self.wish_sha256 {
             return Err(Code::IntentInvalid);
         }
         let wish: Wish = serde_json::from_slice(wish_bytes).map_err(|_| Code::IntentInvalid)?;
-        let Wish::Machine {
-            node_id,
-            username,
-            uid,
-            ssh_public_keys,
-            gpu_access,
-        } = &wish;
-        let in_time = now <= self.expires_at;
-        let covered = match task {
-            Task::ProvisionUser(params) => {
-                in_time
-                    && params.allocation_id == self.allocation_id
-                    && params.username == *username
-                    && params.uid == *uid
-                    && params.ssh_public_keys == *ssh_public_keys
-                    && params.gpu_access == *gpu_access
-            }
-            Task::DeprovisionUser(params) => {
-                params.allocation_id == self.allocation_id && params.username == *username && params.uid == *uid
-            }
-            Task::HealthProbe(_) => false,
-        };
-        if covered && *node_id == node {
+        let covered = wish.covers(task, now <= self.expires_at) && task.allocation() == Some(self.allocation_id);
+        if covered && wish.node() == node {
             Ok(derive_op(
                 self.allocation_id,
                 task.task_type().as_str(),

@@ -10,6 +10,7 @@ use crate::digest::Sha256;
 use crate::dsse::{self, Envelope};
 use crate::id::{InstallationId, NodeId, OpId, TaskId};
 use crate::key::{PublicKey, SigningKey};
+use crate::proof::{ResetProof, WipeProof};
 use crate::signal::Code;
 use crate::time::Timestamp;
 
@@ -52,7 +53,20 @@ pub struct ResultPayload {
     pub timings: BTreeMap<String, u64>,
     /// Steps whose undo ran.
     pub undone: Vec<String>,
+    /// What a task that can dirty devices shows of them, however it ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proofs: Option<Proofs>,
     pub output: Option<Box<RawValue>>,
+}
+
+/// Why devices may, or may not, go to the next tenant.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Proofs {
+    /// The journal shows that no disk was begun to be written.
+    pub disk_untouched: bool,
+    pub wipe: Vec<WipeProof>,
+    pub reset: Vec<ResetProof>,
 }
 
 fn code_if_known<'de, D: serde::Deserializer<'de>>(d: D) -> Result<Option<Code>, D::Error> {

@@ -7,7 +7,7 @@ use host::pretend::{Account, Leftover, Profile, State};
 use model::signal::Code;
 use model::task::deprovision_user::{Absent, Output, Params};
 use serde::{Deserialize, Serialize};
-use steps::{Complaints, Context, Fail, Proof, Step, Table, nothing};
+use steps::{Complaints, Context, Fail, Proof, Report, Step, Table, nothing};
 
 use super::{Surroundings, fail, failed, proof};
 
@@ -102,7 +102,7 @@ impl super::Handler for Handler {
         }
     }
 
-    fn output(context: &Deprovision) -> Option<Output> {
+    fn output(context: &Deprovision, _: &Report) -> Option<Output> {
         Some(Output {
             processes_killed: context.facts.processes_killed,
             absent: context.facts.absent?,

@@ -2,7 +2,7 @@
 
 use host::pretend::Profile;
 use model::task::health_probe::{Output, Params};
-use steps::{Complaints, Context, Fail, Proof, Step, Table, nothing};
+use steps::{Complaints, Context, Fail, Proof, Report, Step, Table, nothing};
 
 use super::{Surroundings, failed, proof};
 use crate::disk;
@@ -43,7 +43,7 @@ impl super::Handler for Handler {
         }
     }
 
-    fn output(context: &Probe) -> Option<Output> {
+    fn output(context: &Probe, _: &Report) -> Option<Output> {
         context.seen.clone()
     }
 
@@ -58,6 +58,7 @@ fn look(probe: &mut Probe) -> Result<(), Fail> {
         state_dir,
         journal_used_pct,
         clock_skew_ms,
+        ..
     } = &probe.around;
     let facts = &host.facts;
     probe.seen = Some(Output {

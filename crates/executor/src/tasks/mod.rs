@@ -2,10 +2,14 @@
 //! steps or without a proof does not compile. There is no other code that a task can reach.
 
 mod proof;
+mod slice;
 
 use std::path::PathBuf;
 
+use crate::Clock;
 use host::Host;
+use model::id::{OpId, TaskId};
+use model::outcome::Proofs;
 use model::signal::Code;
 use model::task::{Task, TaskType};
 use serde::Serialize;
@@ -15,6 +19,10 @@ use steps::{Complaints, Context, Fail, Journal, OnFail, Proof, Record, Report, T
 /// What a handler may see besides its parameters.
 #[derive(Clone)]
 pub(crate) struct Surroundings {
+    pub(crate) op_id: OpId,
+    pub(crate) task_id: TaskId,
+    pub(crate) epoch: u64,
+    pub(crate) clock: Clock,
     pub(crate) host: Host,
     pub(crate) state_dir: PathBuf,
     pub(crate) journal_used_pct: u32,
@@ -30,8 +38,13 @@ pub(crate) trait Handler {
 
     fn context(params: &Self::Params, around: &Surroundings) -> Self::Context;
 
-    /// From the facts alone: after a restart there is nothing else.
-    fn output(context: &Self::Context) -> Option<Self::Output>;
+    /// From the facts and the journal alone: after a restart there is nothing else.
+    fn output(context: &Self::Context, report: &Report) -> Option<Self::Output>;
+
+    /// What it shows of the devices it had, however it ended.
+    fn proofs(_: &Self::Context, _: &Report) -> Option<Proofs> {
+        None
+    }
 
     /// Tries every fault at every place on a pretend host.
     fn proof() -> Result<Proof, Complaints>;
@@ -39,6 +52,7 @@ pub(crate) trait Handler {
 
 pub(crate) struct Walked {
     pub(crate) report: Report,
+    pub(crate) proofs: Option<Proofs>,
     pub(crate) output: Option<Box<RawValue>>,
 }
 
@@ -89,12 +103,13 @@ fn walk_one<H: Handler, J: Journal>(
     let mut context = H::context(params, around);
     let report = steps::resume(&H::TABLE, &mut context, journal, records, watch)?;
     let done = report.end == steps::End::Done;
-    let output = if done { H::output(&context) } else { None };
+    let output = if done { H::output(&context, &report) } else { None };
+    let proofs = H::proofs(&context, &report);
     let output = output
         .map(|output| serde_json::value::to_raw_value(&output))
         .transpose();
     let output = output.map_err(steps::Error::Facts)?;
-    Ok(Walked { report, output })
+    Ok(Walked { report, proofs, output })
 }
 
 /// A host's error as a step's failure.

@@ -3,9 +3,11 @@
 use std::path::PathBuf;
 
 use host::pretend::{self, Pretend, Profile, State};
+use model::time::Timestamp;
 use steps::{Blow, Complaints, Proof, World};
 
 use super::{Handler, Surroundings};
+use crate::Clock;
 
 /// Proves a handler's table for these parameters, on a machine that begins as `prepare` leaves it.
 pub(super) fn prove<H: Handler>(
@@ -13,27 +15,33 @@ pub(super) fn prove<H: Handler>(
     profile: Profile,
     prepare: fn(&mut State),
 ) -> Result<Proof, Complaints> {
-    steps::prove(&H::TABLE, &Machine::<H>::new(params, profile, prepare))
+    let pretend = Pretend::in_memory(profile);
+    pretend.meddle(prepare);
+    let begins = pretend.snapshot();
+    let machine = Machine::<H> {
+        pretend,
+        params,
+        profile,
+        begins,
+    };
+    steps::prove(&H::TABLE, &machine)
+}
+
+/// Two proofs as one.
+pub(super) fn sum(mut one: Proof, other: Proof) -> Proof {
+    one.cells += other.cells;
+    for (kind, cells) in other.by_kind {
+        *one.by_kind.entry(kind).or_default() += cells;
+    }
+    one
 }
 
 struct Machine<H: Handler> {
     pretend: Pretend,
     params: H::Params,
     profile: Profile,
-    prepare: fn(&mut State),
-}
-
-impl<H: Handler> Machine<H> {
-    fn new(params: H::Params, profile: Profile, prepare: fn(&mut State)) -> Self {
-        let pretend = Pretend::in_memory(profile);
-        pretend.meddle(prepare);
-        Self {
-            pretend,
-            params,
-            profile,
-            prepare,
-        }
-    }
+    /// As every trial finds it.
+    begins: State,
 }
 
 impl<H: Handler> World for Machine<H> {
@@ -41,11 +49,20 @@ impl<H: Handler> World for Machine<H> {
     type Snapshot = State;
 
     fn fresh(&self) -> Self {
-        Self::new(self.params.clone(), self.profile, self.prepare)
+        Self {
+            pretend: Pretend::as_left(self.profile, self.begins.clone()),
+            params: self.params.clone(),
+            profile: self.profile,
+            begins: self.begins.clone(),
+        }
     }
 
     fn context(&self) -> H::Context {
         let around = Surroundings {
+            op_id: uuid::Uuid::from_u128(0xa1).into(),
+            task_id: uuid::Uuid::from_u128(0xa2).into(),
+            epoch: 1,
+            clock: Clock::fixed(Timestamp::from_millis(1_800_000_000_000)),
             host: self.pretend.host(),
             // Where nothing can be written: a proof leaves nothing behind.
             state_dir: PathBuf::from("/dev/null"),
@@ -56,7 +73,10 @@ impl<H: Handler> World for Machine<H> {
     }
 
     fn snapshot(&self) -> State {
-        self.pretend.snapshot()
+        let mut state = self.pretend.snapshot();
+        // A cache: what is in it was verified, and stays for the next who wants it.
+        state.slicing.store.clear();
+        state
     }
 
     fn calls(&self) -> usize {

@@ -7,7 +7,7 @@ use host::pretend::{Account, Profile, State};
 use model::signal::Code;
 use model::task::provision_user::{Output, Params, Verified};
 use serde::{Deserialize, Serialize};
-use steps::{Complaints, Context, Fail, Proof, Step, Table, nothing};
+use steps::{Complaints, Context, Fail, Proof, Report, Step, Table, nothing};
 
 use super::{Surroundings, fail, failed, proof};
 
@@ -95,7 +95,7 @@ impl super::Handler for Handler {
         }
     }
 
-    fn output(context: &Provision) -> Option<Output> {
+    fn output(context: &Provision, _: &Report) -> Option<Output> {
         Some(Output {
             home: context.facts.home.clone()?,
             keys_installed: u32::try_from(context.params.ssh_public_keys.len()).ok()?,
@@ -104,14 +104,10 @@ impl super::Handler for Handler {
     }
 
     fn proof() -> Result<Proof, Complaints> {
-        let mut proof = proof::prove::<Self>(proof_params(), Profile::H100x8, neighbour)?;
+        let new = proof::prove::<Self>(proof_params(), Profile::H100x8, neighbour)?;
         // And where the tenant lives already: whatever fails, they go on living there.
         let living = proof::prove::<Self>(proof_params(), Profile::H100x8, resident)?;
-        proof.cells += living.cells;
-        for (kind, cells) in living.by_kind {
-            *proof.by_kind.entry(kind).or_default() += cells;
-        }
-        Ok(proof)
+        Ok(proof::sum(new, living))
     }
 }
 

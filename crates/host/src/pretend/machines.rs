@@ -12,6 +12,17 @@ use super::{Pretend, State};
 use crate::{Error, Holder, Machine, Machines, Result, Seen};
 
 impl Machines for Pretend {
+    fn check_tools(&self) -> Result<()> {
+        self.call("check_tools", |_, state| match state.slicing.missing_commands.first() {
+            None => Ok(()),
+            Some(command) => Err(Error::Slice {
+                code: Code::CommandMissing,
+                subject: command.clone(),
+                why: "it is not installed".to_owned(),
+            }),
+        })
+    }
+
     fn observe(&self, name: &Name) -> Result<Option<Seen>> {
         self.call("observe", |_, state| {
             let there = state.slicing.machines.get(name.as_str());

@@ -59,6 +59,11 @@ impl Pretend {
         Self::new(profile, None, None)
     }
 
+    /// Goes on where another one was.
+    pub fn as_left(profile: Profile, state: State) -> Self {
+        Self::new(profile, Some(state), None)
+    }
+
     /// Keeps its state in `dir` and goes on where it was. Effects are logged to `effects.jsonl` beside it, and every
     /// touch to `touches.jsonl`, whether it made a difference or not.
     pub fn in_directory(profile: Profile, dir: &Path) -> Result<Self> {

@@ -26,6 +26,7 @@ pub struct Slicing {
     pub missing_images: BTreeSet<Sha256>,
     /// Images that refer to other files.
     pub hostile_images: BTreeSet<Sha256>,
+    pub missing_commands: BTreeSet<String>,
     /// Bridges that are not there.
     pub missing_bridges: BTreeSet<String>,
     /// Guests that do not listen when asked to stop, and those that never get ready or lack a device.

@@ -61,6 +61,10 @@ impl Program {
         }
     }
 
+    pub(super) fn is_installed(self) -> bool {
+        std::path::Path::new(self.path()).exists()
+    }
+
     pub(super) fn name(self) -> &'static str {
         let path = self.path();
         path.rsplit('/').next().unwrap_or(path)

@@ -29,6 +29,9 @@ macro_rules! for_each_task {
             HealthProbe health_probe,
             ProvisionUser provision_user,
             DeprovisionUser deprovision_user,
+            VmProvision vm_provision,
+            VmRelease vm_release,
+            VmPower vm_power,
         }
     };
 }

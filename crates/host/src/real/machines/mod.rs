@@ -154,6 +154,23 @@ impl Machines {
 }
 
 impl crate::Machines for Machines {
+    fn check_tools(&self) -> Result<()> {
+        for program in [
+            Program::Virsh,
+            Program::QemuImg,
+            Program::OvsVsctl,
+            Program::OvsOfctl,
+            Program::Ip,
+            Program::Ssh,
+        ] {
+            if !program.is_installed() {
+                let why = "it is not installed".to_owned();
+                return Err(slice_error(Code::CommandMissing, program.name(), why));
+            }
+        }
+        self.names().map(drop)
+    }
+
     fn observe(&self, name: &Name) -> Result<Option<Seen>> {
         let Some(defined) = self.defined(name.as_str())? else {
             return Ok(None);
