@@ -142,6 +142,7 @@ impl Puppet {
             journal_seq: self.journal_seq.fetch_add(1, Ordering::Relaxed),
             timings: BTreeMap::new(),
             undone: Vec::new(),
+            proofs: None,
             output: Some(RawValue::from_string(LOOKED.to_owned())?),
         };
         let request = ResultRequest {

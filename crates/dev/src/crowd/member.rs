@@ -192,6 +192,7 @@ impl Player {
             journal_seq: self.journal_seq.fetch_add(1, Ordering::Relaxed),
             timings: BTreeMap::new(),
             undone: Vec::new(),
+            proofs: None,
             output,
         }
     }

@@ -17,6 +17,7 @@ use model::trust::{
 use serde::Serialize;
 use uuid::Uuid;
 
+use super::slices;
 use super::tree::Tree;
 use crate::dice::Dice;
 
@@ -252,10 +253,13 @@ fn wished(kind: TaskType, allocation_id: AllocationId) -> Task {
             uid: uid(),
             remove_home: true,
         }),
+        TaskType::VmProvision => Task::VmProvision(slices::provision(allocation_id)),
+        TaskType::VmRelease => Task::VmRelease(slices::release(allocation_id)),
+        TaskType::VmPower => Task::VmPower(slices::power(allocation_id)),
     }
 }
 
-const KEY: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJx4JqEVOfGkwAkQkpLJZ4yOfB8qgcrvCcZHbpqgZqdb tenant";
+pub(super) const KEY: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJx4JqEVOfGkwAkQkpLJZ4yOfB8qgcrvCcZHbpqgZqdb tenant";
 
 fn task(task: &Task, task_id: TaskId, aud: InstallationId, me: Identity, now: Timestamp, key: &SigningKey) -> Document {
     let spec = task.task_type().spec();
@@ -311,6 +315,7 @@ fn result(aud: InstallationId, me: Identity, task: &Document, now: Timestamp) ->
         journal_seq: 12,
         timings: [("probe_ms".to_owned(), 3)].into(),
         undone: vec!["probe".to_owned()],
+        proofs: None,
         output: None,
     }
 }

@@ -6,6 +6,7 @@
 mod bytes;
 mod forge;
 mod house;
+mod slices;
 mod targets;
 mod tree;
 

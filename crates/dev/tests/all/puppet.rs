@@ -266,6 +266,7 @@ impl Puppet {
             journal_seq: self.journal_seq.fetch_add(1, Ordering::SeqCst),
             timings: BTreeMap::new(),
             undone: Vec::new(),
+            proofs: None,
             output: Some(RawValue::from_string(PROBED.to_owned()).expect("JSON")),
         }
     }

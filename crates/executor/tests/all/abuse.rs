@@ -310,7 +310,7 @@ fn abuse_08_unknown_type() {
         "shell.exec",
         "diag.health_probe ",
         "Diag.health_probe",
-        "slice.vm_provision",
+        "slice.vm_migrate",
         "../x",
         "\u{0}",
         &long,

@@ -236,5 +236,7 @@ async fn consequences(
             state::quarantine(change, node, "a tenant's account could not be proved absent").await
         }
         (TaskType::HealthProbe | TaskType::ProvisionUser | TaskType::DeprovisionUser, _) => Ok(()),
+        // These concern slots, which their proofs speak for; the node goes on.
+        (TaskType::VmProvision | TaskType::VmRelease | TaskType::VmPower, _) => Ok(()),
     }
 }

@@ -5,7 +5,6 @@ mod command;
 mod devices;
 mod disks;
 mod facts;
-mod sys;
 mod guests;
 mod images;
 mod leases;
@@ -13,6 +12,7 @@ mod machines;
 mod network;
 mod settings;
 mod slices;
+mod sys;
 mod users;
 mod whole;
 

@@ -95,7 +95,7 @@ async fn a_task_type_that_does_not_exist_is_not_asked_of_anybody() {
         ("shell.exec", 1),
         ("allocation.provision_user ", 1),
         ("ALLOCATION.PROVISION_USER", 1),
-        ("slice.vm_provision", 1),
+        ("slice.vm_migrate", 1),
         ("allocation.provision_user", 0),
         ("allocation.provision_user", 2),
     ] {
