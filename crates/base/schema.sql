@@ -1,12 +1,17 @@
 grant delete, insert, select on outbox to gpuaas_app
 grant delete, insert, select on renewal_token to gpuaas_app
+grant delete, insert, select on slot to gpuaas_app
 grant delete, insert, select on trust_rotation to gpuaas_app
 grant delete, insert, select, update on node_session to gpuaas_app
 grant delete, insert, select, update on task to gpuaas_app
+grant insert (clean, created_at, disk_serial, disk_size_bytes, disk_wwn, kind, op_id, proof, slot_id, subject, task_id) on slot_proof to gpuaas_app
+grant insert (code, reason, since, slot_id) on slot_quarantine to gpuaas_app
+grant insert (op_id, since, slot_id, task_id) on slot_dirt to gpuaas_app
 grant insert, select on audit to gpuaas_app
 grant insert, select on audit_seal to gpuaas_sealer
 grant insert, select on installation to gpuaas_app
 grant insert, select on intent to gpuaas_app
+grant insert, select on lease to gpuaas_app
 grant insert, select on trust_bundle to gpuaas_app
 grant insert, select, update on api_token to gpuaas_app
 grant insert, select, update on app_user to gpuaas_app
@@ -18,10 +23,19 @@ grant select on audit to gpuaas_sealer
 grant select on audit_head to gpuaas_app
 grant select on audit_seal to gpuaas_app
 grant select on schema_migration to gpuaas_app
+grant select on slot_dirt to gpuaas_app
+grant select on slot_proof to gpuaas_app
+grant select on slot_quarantine to gpuaas_app
+grant update (approved_at, approved_by, baseline, blockers, dirty_op, fault, fault_detail, fault_since, gpu, lease_id, mac_address, memory_mib, numa_node, nvme_device, private_ip, quarantine_no, seen_at, slot_index, state, state_reason, state_since, vcpu_count, version, warnings) on slot to gpuaas_app
+grant update (end_reason, ended_at) on lease to gpuaas_app
+grant update (ended_at, ended_by) on slot_quarantine to gpuaas_app
+grant update (ended_at, ended_by, ended_kind, ended_op) on slot_dirt to gpuaas_app
 grant update (published_at, seq) on outbox to gpuaas_app
 grant update (withdrawn_at) on intent to gpuaas_app
+grant usage on sequence slot_no to gpuaas_app
 grant usage on sequence task_fence to gpuaas_app
 sequence outbox_drawn_seq owner gpuaas_owner
+sequence slot_no owner gpuaas_owner
 sequence task_fence owner gpuaas_owner
 table api_token column created_at timestamp with time zone not null
 table api_token column expires_at timestamp with time zone not null
@@ -155,6 +169,36 @@ table intent index CREATE UNIQUE INDEX intent_by_allocation ON public.intent USI
 table intent index CREATE UNIQUE INDEX intent_id_key ON public.intent USING btree (id)
 table intent index CREATE UNIQUE INDEX intent_pkey ON public.intent USING btree (sha256)
 table intent owner gpuaas_owner
+table lease column allocation_id uuid not null
+table lease column end_reason text
+table lease column ended_at timestamp with time zone
+table lease column id uuid not null
+table lease column needs_mode text generated 
+CASE
+    WHEN (ended_at IS NOT NULL) THEN NULL::text
+    WHEN (slot_id IS NULL) THEN 'machine'::text
+    ELSE 'slice'::text
+END
+table lease column node_id uuid not null
+table lease column open_id uuid generated 
+CASE
+    WHEN (ended_at IS NULL) THEN id
+    ELSE NULL::uuid
+END
+table lease column since timestamp with time zone not null
+table lease column slot_id uuid
+table lease constraint lease_id_slot_id_key UNIQUE (id, slot_id)
+table lease constraint lease_mode FOREIGN KEY (node_id, needs_mode) REFERENCES node(id, mode)
+table lease constraint lease_node_id_fkey FOREIGN KEY (node_id) REFERENCES node(id)
+table lease constraint lease_pins_slot FOREIGN KEY (slot_id, open_id) REFERENCES slot(id, lease_id) DEFERRABLE INITIALLY DEFERRED
+table lease constraint lease_pkey PRIMARY KEY (id)
+table lease constraint lease_slot_id_node_id_fkey FOREIGN KEY (slot_id, node_id) REFERENCES slot(id, node_id)
+table lease index CREATE INDEX lease_by_allocation ON public.lease USING btree (allocation_id)
+table lease index CREATE UNIQUE INDEX lease_id_slot_id_key ON public.lease USING btree (id, slot_id)
+table lease index CREATE UNIQUE INDEX lease_node_once ON public.lease USING btree (node_id) WHERE ((ended_at IS NULL) AND (slot_id IS NULL))
+table lease index CREATE UNIQUE INDEX lease_pkey ON public.lease USING btree (id)
+table lease index CREATE UNIQUE INDEX lease_slot_once ON public.lease USING btree (slot_id) WHERE ((ended_at IS NULL) AND (slot_id IS NOT NULL))
+table lease owner gpuaas_owner
 table node column boot_id text
 table node column condition jsonb
 table node column condition_at timestamp with time zone
@@ -175,6 +219,7 @@ table node column probe_tries integer not null default 0
 table node column quarantine_code text
 table node column result_public bytea
 table node column resume_state text
+table node column return_asked_at timestamp with time zone
 table node column self_probe jsonb
 table node column self_probe_at timestamp with time zone
 table node column session_heard_at timestamp with time zone
@@ -186,6 +231,8 @@ table node column state_reason text
 table node column state_since timestamp with time zone not null
 table node column task_seq bigint not null default 0
 table node column task_types jsonb not null default '[]'::jsonb
+table node column topology jsonb
+table node column topology_at timestamp with time zone
 table node column trouble text
 table node column trouble_since timestamp with time zone
 table node column version bigint not null default 1
@@ -199,6 +246,7 @@ table node constraint node_state_check CHECK ((state = ANY (ARRAY['enrolling'::t
 table node index CREATE INDEX node_by_proof ON public.node USING btree (COALESCE(last_probe_at, created_at)) WHERE (state = ANY (ARRAY['ready'::text, 'draining'::text, 'drained'::text]))
 table node index CREATE INDEX node_by_time ON public.node USING btree (created_at DESC, id DESC)
 table node index CREATE INDEX node_unproved ON public.node USING btree (probe_asked_at NULLS FIRST, id) WHERE (state = ANY (ARRAY['enrolling'::text, 'stale'::text]))
+table node index CREATE UNIQUE INDEX node_by_mode ON public.node USING btree (id, mode)
 table node index CREATE UNIQUE INDEX node_name ON public.node USING btree (name) WHERE (state <> 'removed'::text)
 table node index CREATE UNIQUE INDEX node_pkey ON public.node USING btree (id)
 table node owner gpuaas_owner
@@ -240,6 +288,162 @@ table schema_migration column version integer not null
 table schema_migration constraint schema_migration_pkey PRIMARY KEY (version)
 table schema_migration index CREATE UNIQUE INDEX schema_migration_pkey ON public.schema_migration USING btree (version)
 table schema_migration owner gpuaas_owner
+table slot column approved_at timestamp with time zone
+table slot column approved_by text
+table slot column baseline jsonb
+table slot column blockers jsonb not null default '[]'::jsonb
+table slot column created_at timestamp with time zone not null
+table slot column dirty_op uuid
+table slot column fabric_device text
+table slot column fault text
+table slot column fault_detail text
+table slot column fault_since timestamp with time zone
+table slot column gpu jsonb not null
+table slot column id uuid not null
+table slot column lease_id uuid
+table slot column mac_address text not null
+table slot column memory_mib bigint not null
+table slot column node_id uuid not null
+table slot column numa_node integer
+table slot column nvme_device text not null
+table slot column nvme_serial text not null
+table slot column nvme_size_bytes bigint not null
+table slot column nvme_wwn text not null
+table slot column pci_address text not null
+table slot column private_ip text not null
+table slot column quarantine_no bigint
+table slot column seen_at timestamp with time zone not null
+table slot column slot_index integer not null
+table slot column state text not null
+table slot column state_reason text
+table slot column state_since timestamp with time zone not null
+table slot column vcpu_count integer not null
+table slot column version bigint not null default 1
+table slot column warnings jsonb not null default '[]'::jsonb
+table slot constraint slot_check CHECK (((state = ANY (ARRAY['candidate'::text, 'rejected'::text])) OR ((approved_at IS NOT NULL) AND (baseline IS NOT NULL))))
+table slot constraint slot_clean CHECK (((dirty_op IS NULL) OR (state = ANY (ARRAY['leased'::text, 'releasing'::text, 'quarantined'::text]))))
+table slot constraint slot_held CHECK (((state = ANY (ARRAY['reserved'::text, 'leased'::text, 'releasing'::text])) = (lease_id IS NOT NULL)))
+table slot constraint slot_id_dirty_op_key UNIQUE (id, dirty_op)
+table slot constraint slot_id_lease_id_key UNIQUE (id, lease_id)
+table slot constraint slot_id_node_id_key UNIQUE (id, node_id)
+table slot constraint slot_id_nvme_serial_nvme_wwn_nvme_size_bytes_key UNIQUE (id, nvme_serial, nvme_wwn, nvme_size_bytes)
+table slot constraint slot_id_quarantine_no_key UNIQUE (id, quarantine_no)
+table slot constraint slot_in_quarantine CHECK (((state = 'quarantined'::text) = (quarantine_no IS NOT NULL)))
+table slot constraint slot_names_lease FOREIGN KEY (lease_id, id) REFERENCES lease(id, slot_id) DEFERRABLE INITIALLY DEFERRED
+table slot constraint slot_names_quarantine FOREIGN KEY (quarantine_no, id) REFERENCES slot_quarantine(no, slot_id) DEFERRABLE INITIALLY DEFERRED
+table slot constraint slot_node_id_fkey FOREIGN KEY (node_id) REFERENCES node(id)
+table slot constraint slot_nvme_size_bytes_check CHECK ((nvme_size_bytes > 0))
+table slot constraint slot_pkey PRIMARY KEY (id)
+table slot constraint slot_slot_index_check CHECK (((slot_index >= 0) AND (slot_index <= 255)))
+table slot constraint slot_state_check CHECK ((state = ANY (ARRAY['candidate'::text, 'free'::text, 'reserved'::text, 'leased'::text, 'releasing'::text, 'quarantined'::text, 'rejected'::text, 'retired'::text])))
+table slot constraint slot_used CHECK (((state <> ALL (ARRAY['leased'::text, 'releasing'::text])) OR (dirty_op IS NOT NULL)))
+table slot index CREATE INDEX slot_by_disk ON public.slot USING btree (nvme_serial, nvme_wwn)
+table slot index CREATE INDEX slot_by_node ON public.slot USING btree (node_id, slot_index)
+table slot index CREATE INDEX slot_by_time ON public.slot USING btree (created_at DESC, id DESC)
+table slot index CREATE INDEX slot_free ON public.slot USING btree (node_id) WHERE (state = 'free'::text)
+table slot index CREATE UNIQUE INDEX slot_disk_once ON public.slot USING btree (node_id, nvme_serial, nvme_wwn) WHERE (state <> ALL (ARRAY['candidate'::text, 'rejected'::text, 'retired'::text]))
+table slot index CREATE UNIQUE INDEX slot_fabric_once ON public.slot USING btree (node_id, fabric_device) WHERE ((state <> ALL (ARRAY['candidate'::text, 'rejected'::text, 'retired'::text])) AND (fabric_device IS NOT NULL))
+table slot index CREATE UNIQUE INDEX slot_gpu_once ON public.slot USING btree (node_id, pci_address) WHERE (state <> ALL (ARRAY['candidate'::text, 'rejected'::text, 'retired'::text]))
+table slot index CREATE UNIQUE INDEX slot_id_dirty_op_key ON public.slot USING btree (id, dirty_op)
+table slot index CREATE UNIQUE INDEX slot_id_lease_id_key ON public.slot USING btree (id, lease_id)
+table slot index CREATE UNIQUE INDEX slot_id_node_id_key ON public.slot USING btree (id, node_id)
+table slot index CREATE UNIQUE INDEX slot_id_nvme_serial_nvme_wwn_nvme_size_bytes_key ON public.slot USING btree (id, nvme_serial, nvme_wwn, nvme_size_bytes)
+table slot index CREATE UNIQUE INDEX slot_id_quarantine_no_key ON public.slot USING btree (id, quarantine_no)
+table slot index CREATE UNIQUE INDEX slot_index_once ON public.slot USING btree (node_id, slot_index) WHERE (state <> ALL (ARRAY['candidate'::text, 'rejected'::text, 'retired'::text]))
+table slot index CREATE UNIQUE INDEX slot_pkey ON public.slot USING btree (id)
+table slot owner gpuaas_owner
+table slot_dirt column ended_at timestamp with time zone
+table slot_dirt column ended_by bigint
+table slot_dirt column ended_clean boolean generated 
+CASE
+    WHEN (ended_by IS NOT NULL) THEN true
+    ELSE NULL::boolean
+END
+table slot_dirt column ended_kind text
+table slot_dirt column ended_op uuid
+table slot_dirt column no bigint not null default nextval('slot_no'::regclass)
+table slot_dirt column op_id uuid not null
+table slot_dirt column open_op uuid generated 
+CASE
+    WHEN (ended_by IS NULL) THEN op_id
+    ELSE NULL::uuid
+END
+table slot_dirt column since timestamp with time zone not null
+table slot_dirt column slot_id uuid not null
+table slot_dirt column task_id uuid not null
+table slot_dirt constraint slot_dirt_check CHECK ((num_nonnulls(ended_by, ended_kind, ended_op, ended_at) = ANY (ARRAY[0, 4])))
+table slot_dirt constraint slot_dirt_check1 CHECK ((ended_by > no))
+table slot_dirt constraint slot_dirt_check2 CHECK (((ended_kind <> 'untouched'::text) OR (ended_op = op_id)))
+table slot_dirt constraint slot_dirt_ended_kind_check CHECK ((ended_kind = ANY (ARRAY['wipe'::text, 'untouched'::text])))
+table slot_dirt constraint slot_dirt_pins_slot FOREIGN KEY (slot_id, open_op) REFERENCES slot(id, dirty_op) DEFERRABLE INITIALLY DEFERRED
+table slot_dirt constraint slot_dirt_pkey PRIMARY KEY (no)
+table slot_dirt constraint slot_dirt_proof FOREIGN KEY (ended_by, slot_id, ended_kind, ended_clean, ended_op) REFERENCES slot_proof(no, slot_id, kind, clean, op_id)
+table slot_dirt constraint slot_dirt_slot_id_fkey FOREIGN KEY (slot_id) REFERENCES slot(id)
+table slot_dirt constraint slot_dirt_task_id_fkey FOREIGN KEY (task_id) REFERENCES task(id)
+table slot_dirt index CREATE UNIQUE INDEX slot_dirt_open ON public.slot_dirt USING btree (slot_id) WHERE (ended_by IS NULL)
+table slot_dirt index CREATE UNIQUE INDEX slot_dirt_pkey ON public.slot_dirt USING btree (no)
+table slot_dirt owner gpuaas_owner
+table slot_proof column clean boolean not null
+table slot_proof column created_at timestamp with time zone not null
+table slot_proof column disk_serial text
+table slot_proof column disk_size_bytes bigint
+table slot_proof column disk_wwn text
+table slot_proof column kind text not null
+table slot_proof column no bigint not null default nextval('slot_no'::regclass)
+table slot_proof column op_id uuid not null
+table slot_proof column proof jsonb not null
+table slot_proof column slot_id uuid not null
+table slot_proof column subject text not null
+table slot_proof column task_id uuid not null
+table slot_proof constraint slot_proof_check CHECK (((kind = 'wipe'::text) = ((disk_serial IS NOT NULL) AND (disk_wwn IS NOT NULL) AND (disk_size_bytes IS NOT NULL))))
+table slot_proof constraint slot_proof_disk FOREIGN KEY (slot_id, disk_serial, disk_wwn, disk_size_bytes) REFERENCES slot(id, nvme_serial, nvme_wwn, nvme_size_bytes)
+table slot_proof constraint slot_proof_figures CHECK (((kind <> 'wipe'::text) OR (NOT clean) OR ((((proof ->> 'verdict'::text) = 'clean'::text) AND (((proof ->> 'tool_rc'::text))::bigint = 0) AND (((proof ->> 'markers_planted'::text))::bigint > 0) AND (((proof ->> 'markers_found'::text))::bigint = 0) AND (((proof ->> 'signatures_found'::text))::bigint = 0) AND (((proof ->> 'blocks_not_zero'::text))::bigint = 0) AND (((proof ->> 'method'::text) <> ALL (ARRAY['write_zeroes'::text, 'overwrite'::text])) OR (((proof ->> 'read_back_bytes'::text))::bigint = disk_size_bytes))) IS TRUE)))
+table slot_proof constraint slot_proof_kind_check CHECK ((kind = ANY (ARRAY['wipe'::text, 'untouched'::text, 'reset'::text])))
+table slot_proof constraint slot_proof_no_slot_id_kind_clean_key UNIQUE (no, slot_id, kind, clean)
+table slot_proof constraint slot_proof_no_slot_id_kind_clean_op_id_key UNIQUE (no, slot_id, kind, clean, op_id)
+table slot_proof constraint slot_proof_pkey PRIMARY KEY (no)
+table slot_proof constraint slot_proof_slot_id_fkey FOREIGN KEY (slot_id) REFERENCES slot(id)
+table slot_proof constraint slot_proof_task_id_fkey FOREIGN KEY (task_id) REFERENCES task(id)
+table slot_proof constraint slot_proof_task_id_slot_id_kind_subject_key UNIQUE (task_id, slot_id, kind, subject)
+table slot_proof index CREATE INDEX slot_proof_by_slot ON public.slot_proof USING btree (slot_id, no DESC)
+table slot_proof index CREATE UNIQUE INDEX slot_proof_no_slot_id_kind_clean_key ON public.slot_proof USING btree (no, slot_id, kind, clean)
+table slot_proof index CREATE UNIQUE INDEX slot_proof_no_slot_id_kind_clean_op_id_key ON public.slot_proof USING btree (no, slot_id, kind, clean, op_id)
+table slot_proof index CREATE UNIQUE INDEX slot_proof_pkey ON public.slot_proof USING btree (no)
+table slot_proof index CREATE UNIQUE INDEX slot_proof_task_id_slot_id_kind_subject_key ON public.slot_proof USING btree (task_id, slot_id, kind, subject)
+table slot_proof owner gpuaas_owner
+table slot_quarantine column code text not null
+table slot_quarantine column ended_at timestamp with time zone
+table slot_quarantine column ended_by bigint
+table slot_quarantine column ended_clean boolean generated 
+CASE
+    WHEN (ended_by IS NOT NULL) THEN true
+    ELSE NULL::boolean
+END
+table slot_quarantine column ended_kind text generated 
+CASE
+    WHEN (ended_by IS NOT NULL) THEN 'wipe'::text
+    ELSE NULL::text
+END
+table slot_quarantine column no bigint not null default nextval('slot_no'::regclass)
+table slot_quarantine column open_no bigint generated 
+CASE
+    WHEN (ended_by IS NULL) THEN no
+    ELSE NULL::bigint
+END
+table slot_quarantine column reason text not null
+table slot_quarantine column since timestamp with time zone not null
+table slot_quarantine column slot_id uuid not null
+table slot_quarantine constraint slot_quarantine_check CHECK ((num_nonnulls(ended_by, ended_at) = ANY (ARRAY[0, 2])))
+table slot_quarantine constraint slot_quarantine_check1 CHECK ((ended_by > no))
+table slot_quarantine constraint slot_quarantine_no_slot_id_key UNIQUE (no, slot_id)
+table slot_quarantine constraint slot_quarantine_pins_slot FOREIGN KEY (slot_id, open_no) REFERENCES slot(id, quarantine_no) DEFERRABLE INITIALLY DEFERRED
+table slot_quarantine constraint slot_quarantine_pkey PRIMARY KEY (no)
+table slot_quarantine constraint slot_quarantine_proof FOREIGN KEY (ended_by, slot_id, ended_kind, ended_clean) REFERENCES slot_proof(no, slot_id, kind, clean)
+table slot_quarantine constraint slot_quarantine_slot_id_fkey FOREIGN KEY (slot_id) REFERENCES slot(id)
+table slot_quarantine index CREATE UNIQUE INDEX slot_quarantine_no_slot_id_key ON public.slot_quarantine USING btree (no, slot_id)
+table slot_quarantine index CREATE UNIQUE INDEX slot_quarantine_open ON public.slot_quarantine USING btree (slot_id) WHERE (ended_by IS NULL)
+table slot_quarantine index CREATE UNIQUE INDEX slot_quarantine_pkey ON public.slot_quarantine USING btree (no)
+table slot_quarantine owner gpuaas_owner
 table task column actor_ref text not null
 table task column cancel_at timestamp with time zone
 table task column code text
@@ -266,6 +470,7 @@ table task column payload_sha256 bytea not null
 table task column phase text
 table task column result bytea
 table task column seq bigint not null
+table task column slots uuid[]
 table task column start_by timestamp with time zone not null
 table task column started_at timestamp with time zone
 table task column state text not null

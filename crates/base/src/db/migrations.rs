@@ -20,4 +20,5 @@ migrations! {
     5 = "0005_trust",
     6 = "0006_condition",
     7 = "0007_scale",
+    8 = "0008_slots",
 }

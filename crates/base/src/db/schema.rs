@@ -31,12 +31,12 @@ const LINES: &str = "
         where table_schema = 'public' and grantee like 'gpuaas\\_%' and grantee <> 'gpuaas_owner'
         group by table_name, grantee
         union all
-        select format('grant update (%s) on %s to %s', string_agg(p.column_name, ', ' order by p.column_name), p.table_name, p.grantee)
+        select format('grant %s (%s) on %s to %s', lower(p.privilege_type), string_agg(p.column_name, ', ' order by p.column_name), p.table_name, p.grantee)
         from information_schema.role_column_grants p
-        where p.table_schema = 'public' and p.privilege_type = 'UPDATE' and p.grantee like 'gpuaas\\_%' and p.grantee <> 'gpuaas_owner'
+        where p.table_schema = 'public' and p.privilege_type in ('INSERT', 'UPDATE') and p.grantee like 'gpuaas\\_%' and p.grantee <> 'gpuaas_owner'
           and not exists (select from information_schema.role_table_grants t
-                          where t.table_name = p.table_name and t.grantee = p.grantee and t.privilege_type = 'UPDATE')
-        group by p.table_name, p.grantee
+                          where t.table_name = p.table_name and t.grantee = p.grantee and t.privilege_type = p.privilege_type)
+        group by p.privilege_type, p.table_name, p.grantee
         union all
         select format('grant %s on sequence %s to %s', string_agg(lower(privilege_type), ', ' order by privilege_type), object_name, grantee)
         from information_schema.usage_privileges

@@ -7,5 +7,6 @@ mod http;
 mod managed;
 mod migrations;
 mod open;
+mod slots;
 mod transaction;
 mod wakes;
