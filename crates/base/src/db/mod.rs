@@ -3,6 +3,7 @@
 //! log in as `gpuaas_app`, which owns nothing; migrations run as `gpuaas_owner`.
 
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
@@ -36,7 +37,8 @@ const ACQUIRE: Duration = Duration::from_secs(5);
 
 #[derive(Clone, Debug)]
 pub struct Db {
-    options: PgConnectOptions,
+    /// Shared: a handle is cloned for every request.
+    options: Arc<PgConnectOptions>,
     writer: PgPool,
     reader: PgPool,
     clock: Clock,
@@ -79,7 +81,7 @@ impl Db {
         Self {
             writer: pool(writers).connect_lazy_with(options.clone()),
             reader: pool(readers).connect_lazy_with(read_only),
-            options,
+            options: Arc::new(options),
             clock,
             wake: Wake::new(),
             refusals: Limiter::default(),

@@ -30,13 +30,12 @@ pub struct Peer {
     pub id: String,
 }
 
-#[derive(Clone)]
 pub(super) struct Gate {
     pub(super) app: App,
     pub(super) route: Arc<RouteInfo>,
 }
 
-pub(super) async fn gate(State(gate): State<Gate>, mut request: Request, next: Next) -> Response {
+pub(super) async fn gate(State(gate): State<Arc<Gate>>, mut request: Request, next: Next) -> Response {
     let began = std::time::Instant::now();
     let route = gate.route.clone();
     let answer = async {

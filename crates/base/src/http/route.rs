@@ -171,10 +171,10 @@ impl<S: Clone + Send + Sync + 'static> Routes<S> {
     /// The router, each handler behind its gate. Give it its state, merge it with others, then `finish` it.
     pub fn router(self, app: &App) -> Router<S> {
         self.0.into_iter().fold(Router::new(), |router, route| {
-            let state = Gate {
+            let state = Arc::new(Gate {
                 app: app.clone(),
                 route: Arc::new(route.info),
-            };
+            });
             let path = state.route.path;
             router.route(path, route.handler.route_layer(from_fn_with_state(state, gate)))
         })
