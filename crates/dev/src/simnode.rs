@@ -50,6 +50,7 @@ impl SimNode {
 
     /// What `gpuaas-node-executor enroll TOKEN` does on a real host.
     pub fn enrol(dir: &NodeDir, profile: Profile, token: &str) -> anyhow::Result<()> {
+        dir.allow_slices()?;
         executor::enroll(token, &dir.executor_options(profile)?, &dir.agent())
     }
 

@@ -34,8 +34,9 @@ use host::Host;
 
 pub use clock::Clock;
 pub use enroll::enroll;
+pub use policy::SlicePolicy;
 pub use stop::Stop;
-pub use tasks::proof;
+pub use tasks::{discover, proof};
 
 use node::Node;
 

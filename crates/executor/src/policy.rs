@@ -9,6 +9,7 @@ use std::path::Path;
 use anyhow::Context as _;
 use model::digest::Sha256;
 use model::task::TaskType;
+use model::value::{Ipv4Cidr, Name};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use toml_edit::DocumentMut;
@@ -22,11 +23,30 @@ pub(crate) struct Policy {
     pub(crate) root_sha256: Option<Sha256>,
     /// The task types that may run here. None: all that are compiled in.
     pub(crate) allowed_task_types: Option<Vec<String>>,
+    /// Where guests get their addresses from.
+    pub(crate) slice_cidr: Option<Ipv4Cidr>,
+    /// What guests may be plugged into.
+    #[serde(default)]
+    pub(crate) ovs_bridges: Vec<Name>,
     #[serde(rename = "agent")]
     _agent: Option<IgnoredAny>,
 }
 
+/// The part that concerns slices.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SlicePolicy {
+    pub cidr: Option<Ipv4Cidr>,
+    pub bridges: Vec<Name>,
+}
+
 impl Policy {
+    pub(crate) fn slices(self) -> SlicePolicy {
+        SlicePolicy {
+            cidr: self.slice_cidr,
+            bridges: self.ovs_bridges,
+        }
+    }
+
     /// A missing file allows everything compiled in and trusts nobody.
     /// Whoever can write it decides whom this node believes, so it must be root's alone.
     pub(crate) fn read(path: &Path) -> anyhow::Result<Self> {

@@ -19,6 +19,7 @@ use steps::{Fail, Record, Watch, Way};
 
 use crate::journal::{Done, Entry, Open, Started, Step};
 use crate::node::{Node, Running};
+use crate::policy::{Policy, SlicePolicy};
 use crate::result::Ending;
 use crate::tasks::{self, Surroundings};
 
@@ -159,6 +160,8 @@ impl Worker<'_> {
             task_id,
             epoch: payload.node_epoch,
             clock: self.node.options.clock.clone(),
+            node_id: self.open.payload.node_id,
+            slices: self.slices(),
             host: self.node.options.host.clone(),
             state_dir: self.node.options.state_dir.clone(),
             journal_used_pct: self.node.journal()?.used_pct(),
@@ -181,6 +184,17 @@ impl Worker<'_> {
             }
         };
         self.finish(ending)
+    }
+
+    /// As root has decided by now. What cannot be read says nothing, and whoever needs it says what is missing.
+    fn slices(&self) -> SlicePolicy {
+        match Policy::read(&self.node.options.policy_path) {
+            Ok(policy) => policy.slices(),
+            Err(error) => {
+                tracing::error!(error = format!("{error:#}"), "local policy cannot be read");
+                SlicePolicy::default()
+            }
+        }
     }
 
     /// The result is durable before anybody hears of it.

@@ -14,6 +14,7 @@ mod machines;
 mod markers;
 mod network;
 pub mod pretend;
+mod readiness;
 pub mod real;
 mod slices;
 mod users;
@@ -31,6 +32,7 @@ pub use leases::{Leases, Owner};
 pub use machines::{Machine, Machines, Part, Seen};
 pub use markers::{BLOCK_BYTES, Markers};
 pub use network::{Network, Plug, Port};
+pub use readiness::{FabricManager, MODULES, NetworkState, REQUIRED_COMMANDS, Readiness, Ready};
 pub use slices::{Baseline, Slice, Slices, Wish};
 pub use users::{Tenant, Users};
 
@@ -49,6 +51,7 @@ pub struct Host {
     pub network: Arc<dyn Network>,
     pub machines: Arc<dyn Machines>,
     pub guests: Arc<dyn Guests>,
+    pub ready: Arc<dyn Ready>,
     /// The parts that are not real, by name. A run with any of them says so everywhere.
     pub pretended: Vec<&'static str>,
 }
@@ -81,6 +84,7 @@ impl Host {
                 settings.dial,
                 settings.helper,
             )),
+            ready: Arc::new(real::Ready::under(root)),
             pretended: Vec::new(),
         }
     }

@@ -9,7 +9,7 @@ use model::intent::{INTENT_TYPE, Intent, IntentKind};
 use model::key::{PublicKey, SigningKey};
 use model::outcome::{Outcome, RESULT_TYPE, ResultPayload};
 use model::signal::Code;
-use model::task::{Task, TaskType, deprovision_user, health_probe, provision_user};
+use model::task::{Task, TaskType, deprovision_user, health_probe, provision_user, topology_discover};
 use model::time::Timestamp;
 use model::trust::{
     Alg, Bundle, DELEGATION_TYPE, Delegation, KeyStatus, MANIFEST_TYPE, Manifest, ManifestKey, Purpose, Trust,
@@ -240,6 +240,7 @@ fn wished(kind: TaskType, allocation_id: AllocationId) -> Task {
     let uid = || 20_001.try_into().expect("a uid");
     match kind {
         TaskType::HealthProbe => Task::HealthProbe(health_probe::Params {}),
+        TaskType::TopologyDiscover => Task::TopologyDiscover(topology_discover::Params {}),
         TaskType::ProvisionUser => Task::ProvisionUser(provision_user::Params {
             allocation_id,
             username: name(),

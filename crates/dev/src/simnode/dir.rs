@@ -1,6 +1,7 @@
 //! The directory of a simulated node: where its two halves and its pretended host keep their things, and how the halves
 //! are started on them.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -51,9 +52,23 @@ impl NodeDir {
         Ok(ExecutorOptions::new(
             self.executor(),
             self.socket(),
-            self.0.join("node.toml"),
+            self.policy(),
             host,
         ))
+    }
+
+    /// What the owner of a real host writes into its local policy before it has slices.
+    pub fn allow_slices(&self) -> std::io::Result<()> {
+        let text = "slice_cidr = \"10.77.0.0/16\"\novs_bridges = [\"br-slices\"]\n";
+        match std::fs::File::create_new(self.policy()) {
+            Ok(mut file) => file.write_all(text.as_bytes()),
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn policy(&self) -> PathBuf {
+        self.0.join("node.toml")
     }
 
     /// Its waits are short: the control plane is on this machine and is not hurt by being asked often.

@@ -7,8 +7,9 @@ mod slice;
 use std::path::PathBuf;
 
 use crate::Clock;
+use crate::policy::SlicePolicy;
 use host::Host;
-use model::id::{OpId, TaskId};
+use model::id::{NodeId, OpId, TaskId};
 use model::outcome::Proofs;
 use model::signal::Code;
 use model::task::{Task, TaskType};
@@ -23,6 +24,8 @@ pub(crate) struct Surroundings {
     pub(crate) task_id: TaskId,
     pub(crate) epoch: u64,
     pub(crate) clock: Clock,
+    pub(crate) node_id: NodeId,
+    pub(crate) slices: SlicePolicy,
     pub(crate) host: Host,
     pub(crate) state_dir: PathBuf,
     pub(crate) journal_used_pct: u32,
@@ -92,6 +95,8 @@ macro_rules! handlers {
     };
 }
 model::for_each_task!(handlers);
+
+pub use topology_discover::discover;
 
 fn walk_one<H: Handler, J: Journal>(
     params: &H::Params,

@@ -8,6 +8,7 @@ use steps::{Blow, Complaints, Proof, World};
 
 use super::{Handler, Surroundings};
 use crate::Clock;
+use crate::policy::SlicePolicy;
 
 /// Proves a handler's table for these parameters, on a machine that begins as `prepare` leaves it.
 pub(super) fn prove<H: Handler>(
@@ -63,6 +64,8 @@ impl<H: Handler> World for Machine<H> {
             task_id: uuid::Uuid::from_u128(0xa2).into(),
             epoch: 1,
             clock: Clock::fixed(Timestamp::from_millis(1_800_000_000_000)),
+            node_id: uuid::Uuid::from_u128(0xb1).into(),
+            slices: slices(),
             host: self.pretend.host(),
             // Where nothing can be written: a proof leaves nothing behind.
             state_dir: PathBuf::from("/dev/null"),
@@ -93,5 +96,13 @@ impl<H: Handler> World for Machine<H> {
 
     fn fuse_blown(&self) -> bool {
         self.pretend.fuse_blown()
+    }
+}
+
+/// A host whose owner has prepared it for slices.
+pub(super) fn slices() -> SlicePolicy {
+    SlicePolicy {
+        cidr: Some("10.77.0.0/24".parse().expect("a network")),
+        bridges: vec!["br-slices".parse().expect("a name")],
     }
 }

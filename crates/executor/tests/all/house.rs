@@ -179,6 +179,7 @@ impl House {
     pub(crate) fn sign(&self, payload: &TaskPayload) -> Envelope {
         let purpose = match payload.task_type.split_once('.') {
             Some(("allocation", _)) => Purpose::Allocation,
+            Some(("slice", _)) => Purpose::Slice,
             _ => Purpose::Diag,
         };
         payload.sign(self.key(purpose))

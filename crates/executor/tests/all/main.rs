@@ -13,4 +13,5 @@ mod refusals;
 mod running;
 mod sandbox;
 mod time;
+mod topology;
 mod users;

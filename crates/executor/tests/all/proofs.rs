@@ -10,6 +10,7 @@ fn cells(task_type: TaskType) -> usize {
         TaskType::VmProvision => 3726,
         TaskType::VmRelease => 585,
         TaskType::VmPower => 90,
+        TaskType::TopologyDiscover => 82,
     }
 }
 

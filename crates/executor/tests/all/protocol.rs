@@ -4,7 +4,8 @@ use host::pretend::Profile;
 use model::outcome::Outcome;
 use model::signal::Code;
 use model::socket::{FromAgent, FromExecutor};
-use model::task::health_probe;
+use model::task::{Task, health_probe, topology_discover};
+use model::value::MacAddress;
 
 use crate::place::Place;
 
@@ -51,6 +52,41 @@ fn a_probe_is_accepted_reported_and_answered() {
     );
     agent.ack(payload.task_id);
     assert_eq!(agent.state().results_pending, 0);
+}
+
+/// A task of its own key, with what root wrote into node.toml.
+#[test]
+fn a_discovery_is_answered_with_slots() {
+    let place = Place::start(Profile::L40sx4);
+    let policy = place.dir.join("node.toml");
+    let text = std::fs::read_to_string(&policy).expect("enrolled");
+    let slices = "slice_cidr = \"10.9.0.0/24\"\novs_bridges = [\"br-slices\"]\n";
+    std::fs::write(&policy, format!("{slices}{text}")).expect("written");
+    let mut agent = place.connect();
+    let payload = place
+        .house
+        .payload(&Task::TopologyDiscover(topology_discover::Params {}));
+    agent.offer_good(&place, &payload);
+    let envelope = agent.wait("done", |said| match said {
+        FromExecutor::Done { envelope, .. } => Some(envelope),
+        _ => None,
+    });
+    let result = place.open(&envelope);
+    assert_eq!(
+        (result.outcome, result.code),
+        (Outcome::Succeeded, None),
+        "{:?}",
+        result.detail
+    );
+    let output: topology_discover::Output =
+        serde_json::from_str(result.output.expect("an output").get()).expect("typed");
+    assert_eq!(output.candidate_summary.blockers, []);
+    let slots = &output.candidate_slots;
+    assert_eq!(
+        (slots.len(), slots[0].private_ip.to_string().as_str()),
+        (4, "10.9.0.10")
+    );
+    assert_eq!(slots[3].mac_address, MacAddress::of_slot(place.house.node_id, 3));
 }
 
 #[test]

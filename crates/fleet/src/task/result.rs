@@ -235,7 +235,10 @@ async fn consequences(
             change.also("node.quarantine", node.id());
             state::quarantine(change, node, "a tenant's account could not be proved absent").await
         }
-        (TaskType::HealthProbe | TaskType::ProvisionUser | TaskType::DeprovisionUser, _) => Ok(()),
+        (
+            TaskType::HealthProbe | TaskType::ProvisionUser | TaskType::DeprovisionUser | TaskType::TopologyDiscover,
+            _,
+        ) => Ok(()),
         // These concern slots, which their proofs speak for; the node goes on.
         (TaskType::VmProvision | TaskType::VmRelease | TaskType::VmPower, _) => Ok(()),
     }

@@ -49,6 +49,19 @@ pub(super) fn l40sx4() -> Hardware {
     board.hardware
 }
 
+/// A machine that nobody has built: `gpus` of them, each with its own root complex, disk and a port of the fabric that
+/// has five virtual functions; eight devices for each GPU, on so many NUMA nodes.
+pub fn vast(gpus: u32, nodes: u32) -> Hardware {
+    let mut board = Board::default();
+    for n in 0..gpus {
+        let mut complex = board.root_complex_in(n, 0, n % nodes.max(1));
+        complex.gpu(0x2330, None);
+        complex.fabric(0x1021, 0x101e, 5);
+        complex.disk(&format!("VAST{n:06}"), TB, &[]);
+    }
+    board.hardware
+}
+
 #[derive(Default)]
 struct Board {
     hardware: Hardware,
@@ -58,7 +71,12 @@ struct Board {
 
 impl Board {
     fn root_complex(&mut self, bus: u8, node: u32) -> RootComplex<'_> {
+        self.root_complex_in(0, bus, node)
+    }
+
+    fn root_complex_in(&mut self, domain: u32, bus: u8, node: u32) -> RootComplex<'_> {
         RootComplex {
+            domain,
             root: bus,
             next_bus: bus + 1,
             node,
@@ -69,6 +87,7 @@ impl Board {
 
 struct RootComplex<'a> {
     board: &'a mut Board,
+    domain: u32,
     root: u8,
     next_bus: u8,
     node: u32,
@@ -87,7 +106,7 @@ impl RootComplex<'_> {
     }
 
     fn add(&mut self, at: (u8, u8), ids: (u16, u16), class: u32, group: u32, driver: Option<&str>) -> &mut Function {
-        let pci = Pci::new(0, at.0, 0, at.1).expect("a function number");
+        let pci = Pci::new(self.domain, at.0, 0, at.1).expect("a function number");
         let function = Function {
             pci,
             vendor: ids.0,
@@ -96,7 +115,7 @@ impl RootComplex<'_> {
             driver: driver.map(str::to_owned),
             iommu_group: Some(group),
             numa_node: Some(self.node),
-            root_complex: format!("pci0000:{:02x}", self.root),
+            root_complex: format!("pci{:04x}:{:02x}", self.domain, self.root),
             physical_function: None,
             virtual_functions: 0,
             is_mdev_parent: false,

@@ -17,7 +17,13 @@ impl Devices for Pretend {
     }
 
     fn function(&self, pci: Pci) -> Result<Function> {
-        self.call("function", |_, state| state.hardware.function(pci).cloned())
+        self.call("function", |_, state| {
+            let mut function = state.hardware.function(pci)?.clone();
+            if state.hardware.has(Fault::GroupMoves(pci)) {
+                function.iommu_group = function.iommu_group.map(|group| group + 1000);
+            }
+            Ok(function)
+        })
     }
 
     fn group_holders(&self, group: u32) -> Result<Vec<Holder>> {
@@ -27,7 +33,15 @@ impl Devices for Pretend {
     }
 
     fn vbios_sha256(&self, pci: Pci) -> Result<Option<Sha256>> {
-        self.call("vbios_sha256", |_, state| Ok(state.hardware.vbios.get(&pci).copied()))
+        self.call("vbios_sha256", |_, state| {
+            if state.hardware.has(Fault::WriteHangs(pci)) {
+                return Err(devices::write_timeout(
+                    &format!("/sys/bus/pci/devices/{pci}/rom"),
+                    WRITE_LIMIT,
+                ));
+            }
+            Ok(state.hardware.vbios.get(&pci).copied())
+        })
     }
 
     fn check_passthrough(&self, memory_mib: u64) -> Result<()> {

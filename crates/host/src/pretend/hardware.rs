@@ -28,6 +28,9 @@ pub struct Hardware {
     pub no_kvm: bool,
     /// Is vfio-pci not loaded?
     pub no_vfio: bool,
+    /// What its owner has not prepared, in the words of [`crate::Ready`]'s pretend side.
+    #[serde(default)]
+    pub lacks: BTreeSet<String>,
     /// What goes wrong, until it is taken out again.
     pub faults: BTreeSet<Fault>,
 }

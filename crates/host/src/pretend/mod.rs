@@ -14,6 +14,7 @@ mod leases;
 mod machines;
 mod network;
 mod profile;
+mod readiness;
 mod slices;
 mod slicing;
 mod state;
@@ -25,6 +26,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+pub use board::vast;
 pub use fuse::Blow;
 pub use hardware::{Fault, Hardware, PretendDisk};
 pub use profile::{Profile, ProfileError};
@@ -101,7 +103,17 @@ impl Pretend {
 
     pub fn host(&self) -> Host {
         let pretended = vec![
-            "users", "facts", "devices", "disks", "leases", "images", "slices", "network", "machines", "guests",
+            "users",
+            "facts",
+            "devices",
+            "disks",
+            "leases",
+            "images",
+            "slices",
+            "network",
+            "machines",
+            "guests",
+            "readiness",
         ];
         Host {
             users: Arc::new(self.clone()),
@@ -114,6 +126,7 @@ impl Pretend {
             network: Arc::new(self.clone()),
             machines: Arc::new(self.clone()),
             guests: Arc::new(self.clone()),
+            ready: Arc::new(self.clone()),
             pretended,
         }
     }

@@ -63,7 +63,7 @@ impl crate::Devices for Devices {
     }
 
     fn check_passthrough(&self, memory_mib: u64) -> Result<()> {
-        let (memlock_of, memlock_bytes) = self.memlock()?;
+        let (memlock_of, memlock_bytes) = self.sys.memlock()?;
         let means = Means {
             has_kvm: self.facts.kvm_present()?,
             has_groups: !self.sys.names("sys/kernel/iommu_groups")?.is_empty(),

@@ -32,6 +32,7 @@ macro_rules! for_each_task {
             VmProvision vm_provision,
             VmRelease vm_release,
             VmPower vm_power,
+            TopologyDiscover topology_discover,
         }
     };
 }

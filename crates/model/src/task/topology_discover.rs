@@ -163,8 +163,8 @@ pub fn check(_: &Params) -> Result<(), ParamsError> {
     Ok(())
 }
 
-pub fn subject(_: &Params) -> Option<String> {
-    None
+pub fn subjects(_: &Params) -> Vec<String> {
+    Vec::new()
 }
 
 pub fn allocation(_: &Params) -> Option<AllocationId> {

@@ -16,7 +16,7 @@ use model::id::{AllocationId, TaskId};
 use model::key::PublicKey;
 use model::signal::Code;
 use model::socket::Enrolled;
-use model::task::{Task, TaskType, deprovision_user, health_probe, provision_user};
+use model::task::{Task, TaskType, deprovision_user, health_probe, provision_user, topology_discover};
 use model::trust::Bundle;
 
 use super::house::House;
@@ -299,6 +299,10 @@ impl Maker {
         });
         let (task, template) = match task_type {
             TaskType::HealthProbe => (Self::probe(), self.root.join("enrolled")),
+            TaskType::TopologyDiscover => {
+                let task = Task::TopologyDiscover(topology_discover::Params {});
+                (task, self.root.join("enrolled"))
+            }
             TaskType::ProvisionUser => (provision, self.root.join("enrolled")),
             TaskType::DeprovisionUser => {
                 let task = Task::DeprovisionUser(deprovision_user::Params {

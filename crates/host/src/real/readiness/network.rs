@@ -1,0 +1,80 @@
+//! The slice network as files show it: bridges, forwarding, DHCP, and links over InfiniBand with the netplan that
+//! would bring them back. Address translation and the confinement of virtual functions are kept by the kernel's tables
+//! and shown by programs.
+
+use std::collections::BTreeMap;
+
+use model::value::{Ipv4Cidr, Name, Pci};
+
+use super::Ready;
+use crate::Result;
+use crate::readiness::NetworkState;
+
+/// The kernel's number for links over InfiniBand.
+const INFINIBAND: &str = "32";
+const CMDLINE_BYTES: u64 = 64 << 10;
+
+impl Ready {
+    pub(super) fn network(&self, bridges: &[Name], _network: Option<Ipv4Cidr>) -> Result<NetworkState> {
+        let is_there = |name: &Name| self.sys.has(&format!("sys/class/net/{name}"));
+        Ok(NetworkState {
+            bridges: bridges.iter().map(|name| (name.clone(), is_there(name))).collect(),
+            has_nat: self.has_nat()?,
+            forwards: self.sys.optional("proc/sys/net/ipv4/ip_forward")?.as_deref() == Some("1"),
+            unplanned_ipoib: self.unplanned_ipoib()?,
+            has_dhcp: self.has_dhcp()?,
+        })
+    }
+
+    fn has_nat(&self) -> Result<bool> {
+        let tables = self.sys.optional("proc/net/ip_tables_names")?.unwrap_or_default();
+        Ok(tables.lines().any(|table| table == "nat"))
+    }
+
+    /// dnsmasq that reads a directory of reservations.
+    fn has_dhcp(&self) -> Result<bool> {
+        for name in self.sys.names("proc")? {
+            let Ok(pid) = name.parse::<u32>() else { continue };
+            if self.sys.attribute(&format!("proc/{pid}/comm")).as_deref() != Some("dnsmasq") {
+                continue;
+            }
+            let cmdline = self
+                .sys
+                .bytes(&format!("proc/{pid}/cmdline"), CMDLINE_BYTES)?
+                .unwrap_or_default();
+            let mut words = cmdline.split(|byte| *byte == 0);
+            if words.any(|word| word.starts_with(b"--dhcp-hostsdir")) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn unplanned_ipoib(&self) -> Result<Vec<String>> {
+        let mut links = Vec::new();
+        for name in self.sys.names("sys/class/net")? {
+            let kind = self.sys.attribute(&format!("sys/class/net/{name}/type"));
+            if kind.as_deref() == Some(INFINIBAND) {
+                links.push(name);
+            }
+        }
+        for file in self
+            .sys
+            .names("etc/netplan")?
+            .iter()
+            .filter(|name| name.ends_with(".yaml"))
+        {
+            let plan = self.sys.text(&format!("etc/netplan/{file}"))?;
+            let mentions = |link: &str| {
+                plan.lines()
+                    .any(|line| line.trim().trim_matches('"') == format!("{link}:"))
+            };
+            links.retain(|link| !mentions(link));
+        }
+        Ok(links)
+    }
+
+    pub(super) fn partitions(&self) -> Result<BTreeMap<Pci, String>> {
+        Ok(BTreeMap::new())
+    }
+}
