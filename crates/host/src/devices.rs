@@ -4,6 +4,8 @@
 
 mod rules;
 
+use std::collections::BTreeMap;
+
 use model::digest::Sha256;
 use model::proof::ResetProof;
 use model::value::Pci;
@@ -104,6 +106,8 @@ pub trait Devices: Send + Sync {
     fn function(&self, pci: Pci) -> Result<Function>;
     /// Who has the group open; empty if nobody.
     fn group_holders(&self, group: u32) -> Result<Vec<Holder>>;
+    /// The same for all groups that somebody has open, in one look at all processes.
+    fn holders(&self) -> Result<BTreeMap<u32, Vec<Holder>>>;
     /// The digest of its ROM; None if it has none that can be read.
     fn vbios_sha256(&self, pci: Pci) -> Result<Option<Sha256>>;
 

@@ -23,6 +23,10 @@ pub const MODULES: [&str; 8] = [
     "vfio_pci_core",
 ];
 
+pub(crate) const LVM_WORDS: &str =
+    "/etc/lvm/lvm.conf has event_activation on, and neither a devices file nor a filter that rejects nvme";
+pub(crate) const MD_WORDS: &str = "mdadm.conf has no line AUTO … -all";
+
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Readiness {

@@ -19,6 +19,7 @@ mod scale;
 mod socket;
 pub mod stand;
 mod start_latency;
+mod topology;
 
 /// Every bench there is. A new one adds its line here and to `Bench::run`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -33,6 +34,8 @@ pub enum Bench {
     ExecutorStart,
     /// What ten thousand nodes that wait cost one api process
     Scale,
+    /// From looking at a host's devices to its slots and all that stands in their way
+    Topology,
 }
 
 impl Bench {
@@ -44,6 +47,7 @@ impl Bench {
             Bench::Revocation => "revocation",
             Bench::ExecutorStart => "executor_start",
             Bench::Scale => "scale",
+            Bench::Topology => "topology",
         }
     }
 
@@ -55,6 +59,7 @@ impl Bench {
             Bench::Revocation => revocation::run(place, &mut report).await?,
             Bench::ExecutorStart => executor_start::run(place, &mut report).await?,
             Bench::Scale => scale::run(place, &mut report).await?,
+            Bench::Topology => topology::run(place, &mut report).await?,
         }
         Ok(report)
     }

@@ -10,7 +10,7 @@ fn cells(task_type: TaskType) -> usize {
         TaskType::VmProvision => 3726,
         TaskType::VmRelease => 585,
         TaskType::VmPower => 90,
-        TaskType::TopologyDiscover => 82,
+        TaskType::TopologyDiscover => 70,
     }
 }
 

@@ -96,7 +96,7 @@ fn lacks(hardware: &mut Hardware, what: &str) {
 }
 
 /// Each with how many of the eight slots remain.
-const PLANTS: [(Code, u32, Plant); 24] = [
+const PLANTS: [(Code, u32, Plant); 25] = [
     (Code::VfioGroupNotViable, 7, |h| {
         gpu(h).driver = Some("nouveau".to_owned())
     }),
@@ -136,6 +136,7 @@ const PLANTS: [(Code, u32, Plant); 24] = [
             .find_map(|f| f.physical_function.and(Some(f.pci)));
         lacks(h, &format!("partition {}", pci.expect("a virtual function")));
     }),
+    (Code::FabricNotIsolated, 0, |h| lacks(h, "own partitions")),
     (Code::LvmAutoactivation, 0, |h| lacks(h, "lvm filter")),
     (Code::MdAutoassembly, 0, |h| lacks(h, "mdadm AUTO -all")),
     (Code::KvmUnavailable, 0, |h| h.no_kvm = true),

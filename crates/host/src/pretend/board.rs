@@ -62,6 +62,11 @@ pub fn vast(gpus: u32, nodes: u32) -> Hardware {
     board.hardware
 }
 
+/// What the ROM of such a device says.
+pub(super) fn rom(device: u16) -> String {
+    format!("rom of {device:04x}")
+}
+
 #[derive(Default)]
 struct Board {
     hardware: Hardware,
@@ -141,7 +146,7 @@ impl RootComplex<'_> {
         if let Some(audio) = audio {
             self.add((bus, 1), (NVIDIA, audio), 0x04_0300, group, Some(VFIO_PCI));
         }
-        let rom = Sha256::of(format!("rom of {device:04x}").as_bytes());
+        let rom = Sha256::of(rom(device).as_bytes());
         self.board.hardware.vbios.insert(pci, rom);
     }
 

@@ -1,5 +1,7 @@
 //! The pretend side of [`Devices`]: refuses what the real one refuses, with the same codes.
 
+use std::collections::BTreeMap;
+
 use model::digest::Sha256;
 use model::proof::ResetProof;
 use model::value::Pci;
@@ -30,6 +32,10 @@ impl Devices for Pretend {
         self.call("group_holders", |_, state| {
             Ok(state.hardware.holders.get(&group).cloned().unwrap_or_default())
         })
+    }
+
+    fn holders(&self) -> Result<BTreeMap<u32, Vec<Holder>>> {
+        self.call("holders", |_, state| Ok(state.hardware.holders.clone()))
     }
 
     fn vbios_sha256(&self, pci: Pci) -> Result<Option<Sha256>> {

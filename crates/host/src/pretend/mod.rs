@@ -19,6 +19,7 @@ mod slices;
 mod slicing;
 mod state;
 mod store;
+pub mod tree;
 mod users;
 
 use std::collections::BTreeMap;

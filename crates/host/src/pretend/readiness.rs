@@ -8,7 +8,9 @@ use model::value::{Ipv4Cidr, Name, Pci};
 use super::Pretend;
 use super::hardware::Hardware;
 use crate::Result;
-use crate::readiness::{FabricManager, MODULES, NetworkState, REQUIRED_COMMANDS, Readiness, Ready};
+use crate::readiness::{
+    FabricManager, LVM_WORDS, MD_WORDS, MODULES, NetworkState, REQUIRED_COMMANDS, Readiness, Ready,
+};
 
 impl Ready for Pretend {
     fn readiness(&self) -> Result<Readiness> {
@@ -33,29 +35,29 @@ impl Ready for Pretend {
     }
 
     fn fabric_partitions(&self) -> Result<BTreeMap<Pci, String>> {
-        self.call("fabric_partitions", |_, state| {
-            let all = state
-                .hardware
-                .functions
-                .values()
-                .filter(|f| f.is_fabric() && f.physical_function.is_some());
-            let confined = all.filter(|f| !state.hardware.lacks.contains(&format!("partition {}", f.pci)));
-            Ok(confined
-                .enumerate()
-                .map(|(n, f)| (f.pci, format!("pkey {:#06x}", 0x8001 + n)))
-                .collect())
-        })
+        self.call("fabric_partitions", |_, state| Ok(partitions(&state.hardware)))
     }
+}
+
+/// A VLAN each.
+pub(super) fn partitions(hardware: &Hardware) -> BTreeMap<Pci, String> {
+    let all = hardware
+        .functions
+        .values()
+        .filter(|f| f.is_fabric() && f.physical_function.is_some());
+    let numbered = all
+        .zip(100..)
+        .filter(|(f, _)| !hardware.lacks.contains(&format!("partition {}", f.pci)));
+    let shared = hardware.lacks.contains("own partitions");
+    numbered
+        .map(|(f, vlan)| (f.pci, format!("vlan {}", if shared { 100 } else { vlan })))
+        .collect()
 }
 
 impl Hardware {
     fn readiness(&self) -> Readiness {
         let groups: std::collections::BTreeSet<u32> = self.functions.values().filter_map(|f| f.iommu_group).collect();
         let has = |what: &str| !self.lacks.contains(what);
-        let module = |name: &&str| match *name {
-            "vfio_pci" => !self.no_vfio,
-            name => name != "kvm_amd",
-        };
         Readiness {
             has_kvm: !self.no_kvm,
             iommu_group_count: u32::try_from(groups.len()).unwrap_or(u32::MAX),
@@ -64,18 +66,14 @@ impl Hardware {
                 vmx: !self.no_kvm,
                 svm: false,
             },
-            loaded_modules: MODULES
-                .iter()
-                .filter(|name| module(name))
-                .map(|name| (*name).to_owned())
-                .collect(),
+            loaded_modules: loaded(self),
             commands: REQUIRED_COMMANDS
                 .iter()
                 .map(|name| ((*name).to_owned(), has(name)))
                 .collect(),
             reboot_required: (!has("no reboot")).then(|| "/run/reboot-required".to_owned()),
-            lvm_autoactivation: (!has("lvm filter")).then(|| "event_activation is not 0".to_owned()),
-            md_autoassembly: (!has("mdadm AUTO -all")).then(|| "mdadm.conf has no AUTO -all".to_owned()),
+            lvm_autoactivation: (!has("lvm filter")).then(|| LVM_WORDS.to_owned()),
+            md_autoassembly: (!has("mdadm AUTO -all")).then(|| MD_WORDS.to_owned()),
             fabric_manager: FabricManager {
                 is_running: has("fabric manager"),
                 mode: 1,
@@ -84,4 +82,16 @@ impl Hardware {
             memlock_bytes: self.memlock_bytes,
         }
     }
+}
+
+pub(super) fn loaded(hardware: &Hardware) -> Vec<String> {
+    let is_loaded = |name: &&&str| match **name {
+        "vfio_pci" => !hardware.no_vfio,
+        name => name != "kvm_amd",
+    };
+    MODULES
+        .iter()
+        .filter(is_loaded)
+        .map(|name| (*name).to_owned())
+        .collect()
 }

@@ -32,6 +32,8 @@ pub(super) enum Program {
     Groupadd,
     Groupdel,
     Ipcrm,
+    /// Says which rules translate addresses.
+    Nft,
     /// Writes its input to one of the kernel's files: a driver that hangs then hangs a process of its own.
     Dd,
     Ip,
@@ -50,6 +52,7 @@ impl Program {
             Program::Userdel => "/usr/sbin/userdel",
             Program::Groupadd => "/usr/sbin/groupadd",
             Program::Groupdel => "/usr/sbin/groupdel",
+            Program::Nft => "/usr/sbin/nft",
             Program::Ipcrm => "/usr/bin/ipcrm",
             Program::Dd => "/usr/bin/dd",
             Program::Ip => "/usr/sbin/ip",

@@ -9,6 +9,7 @@ mod memlock;
 mod rom;
 mod write;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
@@ -55,7 +56,11 @@ impl crate::Devices for Devices {
     }
 
     fn group_holders(&self, group: u32) -> Result<Vec<Holder>> {
-        self.holders(group)
+        Ok(self.holders_by_group()?.remove(&group).unwrap_or_default())
+    }
+
+    fn holders(&self) -> Result<BTreeMap<u32, Vec<Holder>>> {
+        self.holders_by_group()
     }
 
     fn vbios_sha256(&self, pci: Pci) -> Result<Option<Sha256>> {

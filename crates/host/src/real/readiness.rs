@@ -3,6 +3,7 @@
 
 mod auto;
 mod network;
+mod partitions;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,12 +11,14 @@ use std::path::Path;
 use model::task::topology_discover::CpuVirtualization;
 use model::value::{Ipv4Cidr, Name, Pci};
 
+use super::command::Commands;
 use super::sys::Sys;
 use crate::readiness::{FabricManager, MODULES, NetworkState, REQUIRED_COMMANDS, Readiness};
 use crate::{Facts as _, Result};
 
 pub struct Ready {
     sys: Sys,
+    commands: Commands,
     facts: super::Facts,
 }
 
@@ -23,6 +26,7 @@ impl Ready {
     pub fn under(root: &Path) -> Self {
         Self {
             sys: Sys::under(root),
+            commands: Commands::under(root.to_owned()),
             facts: super::Facts::under(root),
         }
     }

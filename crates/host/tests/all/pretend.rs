@@ -73,6 +73,7 @@ fn every_call_can_blow() {
         Box::new(|| devices.functions().map(drop)),
         Box::new(|| devices.function(gpu).map(drop)),
         Box::new(|| devices.group_holders(1).map(drop)),
+        Box::new(|| devices.holders().map(drop)),
         Box::new(|| devices.vbios_sha256(gpu).map(drop)),
         Box::new(|| devices.check_passthrough(1).map(drop)),
         Box::new(|| devices.ensure_vfio_bound(gpu).map(drop)),

@@ -11,7 +11,7 @@ use model::value::Pci;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 use crate::facts::Scratch;
-use crate::generated::{Kernel, Tree};
+use crate::kernel::{Kernel, Tree};
 
 fn gpu(hardware: &Hardware) -> Pci {
     hardware.functions.values().find(|f| f.is_gpu()).expect("a GPU").pci
@@ -88,6 +88,38 @@ fn odd_machines_are_read_alike_too() {
     let holders = [&real, &pretend].map(|host| host.devices.group_holders(group).expect("a look"));
     assert_eq!(holders[0], holders[1]);
     assert_eq!(real.devices.group_holders(group + 1).expect("a look"), []);
+}
+
+/// Prepared well, and not at all.
+#[test]
+fn what_the_owner_prepared_is_read_alike() {
+    let nothing = |hardware: &mut Hardware| {
+        (hardware.no_kvm, hardware.no_vfio, hardware.memlock_bytes) = (true, true, Some(8 << 20));
+        let all = "virsh,nvme,no reboot,lvm filter,mdadm AUTO -all,fabric manager,bridge br-slices,nat,forwarding,\
+                   netplan ib0,dhcp,own partitions";
+        hardware.lacks.extend(all.split(',').map(|what| what.trim().to_owned()));
+    };
+    for (name, lacks) in [("owner", false), ("no-owner", true)] {
+        let change = |hardware: &mut Hardware| {
+            if lacks {
+                nothing(hardware)
+            }
+        };
+        let tree = Tree::with(name, Profile::L40sx4, change);
+        let machine = Pretend::in_memory(Profile::L40sx4);
+        machine.meddle(|state| change(&mut state.hardware));
+        let (real, pretend) = (Host::real_under(tree.root()).ready, machine.host().ready);
+        let both = [&real, &pretend];
+        let [one, other] = both.map(|ready| ready.readiness().expect("a look"));
+        assert_eq!(one, other);
+        assert_eq!(one.reboot_required.is_some(), lacks);
+        let bridges = ["br-slices".parse().expect("a name")];
+        let [one, other] = both.map(|ready| ready.network_state(&bridges, None).expect("a look"));
+        assert_eq!(one, other);
+        let [one, other] = both.map(|ready| ready.fabric_partitions().expect("a look"));
+        assert_eq!(one, other);
+        assert_eq!(one.len(), 4);
+    }
 }
 
 #[test]

@@ -114,13 +114,18 @@ fn reset(seen: &Seen, gpu: &Function, found: &mut Found) {
     }
 }
 
+/// A partition that two share is nobody's own.
 fn isolated(seen: &Seen, pair: &Pair<'_>, function: &Function, found: &mut Found) {
-    if !seen.partitions.contains_key(&function.pci) {
-        let physical = function.physical_function.map_or("its port".to_owned(), |pci| pci.to_string());
-        let detail = format!("virtual function of {physical} without a partition key or VLAN of its own");
-        let fix = "ip link set PORT vf N vlan ID; on InfiniBand give it a pkey by the subnet manager";
-        found.blocks_by(pair.gpu.pci, function.pci.to_string(), Code::FabricNotIsolated, detail, fix);
-    }
+    let physical = function.physical_function.map_or("its port".to_owned(), |pci| pci.to_string());
+    let detail = match seen.partitions.get(&function.pci) {
+        None => format!("virtual function of {physical} without a partition key or VLAN of its own"),
+        Some(partition) => match seen.shares(function.pci, partition) {
+            None => return,
+            Some(other) => format!("virtual function of {physical} in {partition}, which {other} is in too"),
+        },
+    };
+    let fix = "ip link set PORT vf N vlan ID; on InfiniBand give it a pkey by the subnet manager";
+    found.blocks_by(pair.gpu.pci, function.pci.to_string(), Code::FabricNotIsolated, detail, fix);
 }
 
 fn nvswitches(seen: &Seen, found: &mut Found) {

@@ -28,6 +28,8 @@ pub(super) struct Seen {
     pub(super) readiness: Readiness,
     pub(super) network: NetworkState,
     pub(super) partitions: BTreeMap<Pci, String>,
+    /// The functions in each partition.
+    members: BTreeMap<String, Vec<Pci>>,
 }
 
 impl Seen {
@@ -37,12 +39,13 @@ impl Seen {
         seen.readiness = host.ready.readiness().map_err(failed)?;
         seen.network = host.ready.network_state(&slices.bridges, slices.cidr).map_err(failed)?;
         seen.partitions = host.ready.fabric_partitions().map_err(failed)?;
+        for (pci, partition) in &seen.partitions {
+            seen.members.entry(partition.clone()).or_default().push(*pci);
+        }
         let gpus: Vec<(Pci, Option<u32>)> = seen.gpus().map(|gpu| (gpu.pci, gpu.iommu_group)).collect();
+        let by_group = host.devices.holders().map_err(failed)?;
         for (pci, group) in gpus {
-            let holders = match group {
-                Some(group) => host.devices.group_holders(group).map_err(failed)?,
-                None => Vec::new(),
-            };
+            let holders = group.and_then(|group| by_group.get(&group).cloned()).unwrap_or_default();
             if holders.is_empty() {
                 // Asking a device for its ROM while a guest has it could disturb the guest.
                 match host.devices.vbios_sha256(pci) {
@@ -80,6 +83,7 @@ impl Seen {
             readiness: Readiness::default(),
             network: NetworkState::default(),
             partitions: BTreeMap::new(),
+            members: BTreeMap::new(),
         }
     }
 
@@ -100,6 +104,12 @@ impl Seen {
     pub(super) fn group(&self, function: &Function) -> Vec<&Function> {
         let of_group = function.iommu_group.and_then(|group| self.groups.get(&group));
         of_group.into_iter().flatten().filter_map(|at| self.functions.get(*at)).collect()
+    }
+
+    /// Another function in the same partition of the fabric.
+    pub(super) fn shares(&self, function: Pci, partition: &str) -> Option<Pci> {
+        let all = self.members.get(partition).into_iter().flatten();
+        all.copied().find(|other| *other != function)
     }
 
     pub(super) fn numa_nodes(&self) -> usize {

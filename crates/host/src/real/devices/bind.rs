@@ -38,7 +38,7 @@ impl Devices {
     pub(super) fn reset_with_proof(&self, pci: Pci, baseline: Option<Sha256>) -> Result<ResetProof> {
         let before = self.look_at(pci)?.ok_or_else(|| devices::missing(pci))?;
         if let Some(group) = before.iommu_group
-            && let Some(holder) = self.holders(group)?.first()
+            && let Some(holder) = self.holders_by_group()?.get(&group).and_then(|holders| holders.first())
         {
             return Err(devices::busy(pci, holder));
         }

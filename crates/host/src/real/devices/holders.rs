@@ -1,51 +1,58 @@
 //! Who has a VFIO group open, by looking at every process. A process that cannot be looked at is an error: it may be
 //! the one.
 
-use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Devices, PCI};
+use super::Devices;
 use crate::{Holder, Result};
 
 /// Command lines of guests are long.
 const CMDLINE_BYTES: u64 = 256 << 10;
 
 impl Devices {
-    pub(super) fn holders(&self, group: u32) -> Result<Vec<Holder>> {
-        let files = self.files_of(group)?;
-        let mut holders = Vec::new();
+    pub(super) fn holders_by_group(&self) -> Result<BTreeMap<u32, Vec<Holder>>> {
+        let cdevs = self.cdevs()?;
+        let mut holders: BTreeMap<u32, Vec<Holder>> = BTreeMap::new();
         for name in self.sys.names("proc")? {
             let Ok(pid) = name.parse::<u32>() else { continue };
-            if self.has_open(pid, &files)? {
-                holders.push(self.holder(pid));
+            for group in self.opened(pid, &cdevs)? {
+                holders.entry(group).or_default().push(self.holder(pid));
             }
         }
         Ok(holders)
     }
 
-    /// `/dev/vfio/17`, and one file per function where guests are given those.
-    fn files_of(&self, group: u32) -> Result<BTreeSet<PathBuf>> {
-        let mut files = BTreeSet::from([PathBuf::from(format!("/dev/vfio/{group}"))]);
-        for pci in self.sys.names(&format!("sys/kernel/iommu_groups/{group}/devices"))? {
-            let own = self.sys.names(&format!("{PCI}/{pci}/vfio-dev"))?;
-            files.extend(
-                own.iter()
-                    .map(|name| PathBuf::from(format!("/dev/vfio/devices/{name}"))),
-            );
+    /// The file of each function where guests are given those, and the function's group.
+    fn cdevs(&self) -> Result<BTreeMap<String, u32>> {
+        let mut files = BTreeMap::new();
+        for name in self.sys.names("sys/class/vfio-dev")? {
+            let group = self
+                .sys
+                .link_name(&format!("sys/class/vfio-dev/{name}/device/iommu_group"))?;
+            files.extend(group.and_then(|group| group.parse().ok()).map(|group| (name, group)));
         }
         Ok(files)
     }
 
-    fn has_open(&self, pid: u32, files: &BTreeSet<PathBuf>) -> Result<bool> {
+    /// The groups that a process has open: `/dev/vfio/17`, `/dev/vfio/devices/vfio0`.
+    fn opened(&self, pid: u32, cdevs: &BTreeMap<String, u32>) -> Result<BTreeSet<u32>> {
         let dir = format!("proc/{pid}/fd");
+        let mut groups = BTreeSet::new();
         for fd in self.sys.names(&dir)? {
-            if let Some(target) = self.sys.link(&format!("{dir}/{fd}"))?
-                && files.contains(&target)
-            {
-                return Ok(true);
-            }
+            let target = self.sys.link(&format!("{dir}/{fd}"))?;
+            let Some(file) = target
+                .as_deref()
+                .and_then(|target| target.strip_prefix("/dev/vfio").ok())
+            else {
+                continue;
+            };
+            let file = file.to_string_lossy();
+            groups.extend(match file.strip_prefix("devices/") {
+                Some(cdev) => cdevs.get(cdev).copied(),
+                None => file.parse().ok(),
+            });
         }
-        Ok(false)
+        Ok(groups)
     }
 
     fn holder(&self, pid: u32) -> Holder {

@@ -3,6 +3,7 @@
 
 use super::Ready;
 use crate::Result;
+use crate::readiness::{LVM_WORDS, MD_WORDS};
 
 impl Ready {
     pub(super) fn lvm_autoactivation(&self) -> Result<Option<String>> {
@@ -20,10 +21,7 @@ impl Ready {
         if lists_devices || setting(&config, "event_activation") == Some("0") || filters.into_iter().any(rejects) {
             return Ok(None);
         }
-        Ok(Some(
-            "/etc/lvm/lvm.conf has event_activation on, and neither a devices file nor a filter that rejects nvme"
-                .to_owned(),
-        ))
+        Ok(Some(LVM_WORDS.to_owned()))
     }
 
     pub(super) fn md_autoassembly(&self) -> Result<Option<String>> {
@@ -37,7 +35,7 @@ impl Ready {
                 return Ok(None);
             }
         }
-        Ok(Some("mdadm.conf has no line AUTO … -all".to_owned()))
+        Ok(Some(MD_WORDS.to_owned()))
     }
 }
 

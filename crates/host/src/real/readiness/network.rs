@@ -1,11 +1,11 @@
 //! The slice network as files show it: bridges, forwarding, DHCP, and links over InfiniBand with the netplan that
-//! would bring them back. Address translation and the confinement of virtual functions are kept by the kernel's tables
-//! and shown by programs.
+//! would bring them back. Address translation is kept by the kernel's tables and shown by a program.
 
-use std::collections::BTreeMap;
+use std::time::Duration;
 
-use model::value::{Ipv4Cidr, Name, Pci};
+use model::value::{Ipv4Cidr, Name};
 
+use super::super::command::Program;
 use super::Ready;
 use crate::Result;
 use crate::readiness::NetworkState;
@@ -13,6 +13,7 @@ use crate::readiness::NetworkState;
 /// The kernel's number for links over InfiniBand.
 const INFINIBAND: &str = "32";
 const CMDLINE_BYTES: u64 = 64 << 10;
+const LIMIT: Duration = Duration::from_secs(10);
 
 impl Ready {
     pub(super) fn network(&self, bridges: &[Name], _network: Option<Ipv4Cidr>) -> Result<NetworkState> {
@@ -26,9 +27,20 @@ impl Ready {
         })
     }
 
+    /// By the old tables, which a file lists, or by the new ones, which only their program shows.
     fn has_nat(&self) -> Result<bool> {
         let tables = self.sys.optional("proc/net/ip_tables_names")?.unwrap_or_default();
-        Ok(tables.lines().any(|table| table == "nat"))
+        if tables.lines().any(|table| table == "nat") {
+            return Ok(true);
+        }
+        if !self.has_command("nft") {
+            return Ok(false);
+        }
+        Ok(masquerades(&self.commands.ask(
+            Program::Nft,
+            &["list", "ruleset"],
+            LIMIT,
+        )?))
     }
 
     /// dnsmasq that reads a directory of reservations.
@@ -73,8 +85,26 @@ impl Ready {
         }
         Ok(links)
     }
+}
 
-    pub(super) fn partitions(&self) -> Result<BTreeMap<Pci, String>> {
-        Ok(BTreeMap::new())
+/// Does any rule translate the sender's address? Whose, the owner of the host has decided.
+fn masquerades(ruleset: &str) -> bool {
+    let words = ruleset.lines().map(str::trim).filter(|line| !line.starts_with('#'));
+    words
+        .flat_map(str::split_whitespace)
+        .any(|word| ["masquerade", "MASQUERADE", "snat"].contains(&word))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::masquerades;
+
+    #[test]
+    fn a_rule_that_translates_is_seen() {
+        let rules = "table ip nat {\n chain post {\n  ip saddr 10.77.0.0/16 oifname \"eth0\" masquerade\n }\n}";
+        assert!(masquerades(rules));
+        assert!(!masquerades(
+            "table ip filter {\n # masquerade\n chain input { accept }\n}"
+        ));
     }
 }

@@ -1,4 +1,4 @@
-//! Somebody who plays the kernel for a generated tree: what is written takes effect before the write returns, as it
+//! A generated tree in a directory of its own, and somebody who plays the kernel for it: what is written takes effect before the write returns, as it
 //! does on a real one.
 
 use std::fs;
@@ -6,7 +6,34 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
+use host::pretend::{Hardware, Pretend, Profile, tree};
 use host::real::KernelWriter;
+
+use crate::facts::Scratch;
+
+/// Goes away with its directory.
+pub(crate) struct Tree {
+    pub(crate) dir: Scratch,
+    pub(crate) hardware: Hardware,
+}
+
+impl Tree {
+    pub(crate) fn of(name: &str, profile: Profile) -> Self {
+        Self::with(name, profile, |_| ())
+    }
+
+    pub(crate) fn with(name: &str, profile: Profile, change: impl FnOnce(&mut Hardware)) -> Self {
+        let machine = Pretend::in_memory(profile);
+        machine.meddle(|state| change(&mut state.hardware));
+        let (dir, hardware) = (Scratch::new(name), machine.snapshot().hardware);
+        tree::grow(&hardware, &dir.0).expect("it grows");
+        Self { dir, hardware }
+    }
+
+    pub(crate) fn root(&self) -> &Path {
+        &self.dir.0
+    }
+}
 
 /// What happens at a reset besides nothing.
 pub(crate) type AtReset = fn(home: &Path) -> Option<String>;
