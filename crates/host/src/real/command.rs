@@ -34,6 +34,8 @@ pub(super) enum Program {
     Ipcrm,
     /// Says which rules translate addresses.
     Nft,
+    /// Tells a controller what to do.
+    Nvme,
     /// Writes its input to one of the kernel's files: a driver that hangs then hangs a process of its own.
     Dd,
     Ip,
@@ -53,6 +55,7 @@ impl Program {
             Program::Groupadd => "/usr/sbin/groupadd",
             Program::Groupdel => "/usr/sbin/groupdel",
             Program::Nft => "/usr/sbin/nft",
+            Program::Nvme => "/usr/sbin/nvme",
             Program::Ipcrm => "/usr/bin/ipcrm",
             Program::Dd => "/usr/bin/dd",
             Program::Ip => "/usr/sbin/ip",

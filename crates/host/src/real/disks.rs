@@ -1,6 +1,7 @@
 //! The real side of [`crate::Disks`]: identity from sysfs by device number, never by name; the guard; and a disk that
 //! passed it, as an open file.
 
+mod controller;
 mod direct;
 mod guard;
 mod identity;
@@ -8,7 +9,7 @@ mod open;
 mod signatures;
 mod users;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use model::value::DiskIdentity;
 
@@ -16,12 +17,16 @@ use super::sys::Sys;
 use crate::{Disk, DiskList, Nameless, OpenDisk, Result};
 
 pub struct Disks {
+    root: PathBuf,
     sys: Sys,
 }
 
 impl Disks {
     pub fn under(root: &Path) -> Self {
-        Self { sys: Sys::under(root) }
+        Self {
+            root: root.to_owned(),
+            sys: Sys::under(root),
+        }
     }
 }
 

@@ -151,6 +151,70 @@ fn abuse_29b_neighbours_namespace() {
     assert!(neighbour.written.contains("neighbour/data"));
 }
 
+/// The same on a real controller's files: alone it is told to forget; with a namespace or a controller beside it, which
+/// the kernel or only the controller itself knows of, it is never asked to.
+#[test]
+fn abuse_29b_neighbour_behind_a_controller() {
+    on_a_tree(|_| {
+        type Plant = fn(&Loop);
+        let alone: Plant = |_| ();
+        let cases: [(&str, &str, Plant, bool); 5] = [
+            ("alone", r#"{"nsid":1}"#, alone, true),
+            ("unseen", r#"{"nsid":1},{"nsid":2}"#, alone, false),
+            (
+                "beside",
+                r#"{"nsid":1}"#,
+                |disk| disk.put("sys/class/nvme/nvme9/nvme9n2/x", ""),
+                false,
+            ),
+            (
+                "shared",
+                r#"{"nsid":1}"#,
+                |disk| disk.put("sys/class/nvme-subsystem/nvme-subsys9/nvme8/x", ""),
+                false,
+            ),
+            ("other", r#"{"nsid":2}"#, alone, false),
+        ];
+        for (name, namespaces, plant, offered) in cases {
+            let disk = Loop::new(name, 8 * MIB);
+            disk.with_tool(namespaces);
+            plant(&disk);
+            let open = disk.open().expect("free");
+            let methods = open.wipe_methods().expect("a look");
+            let all = [
+                WipeMethod::SanitizeCrypto,
+                WipeMethod::FormatCrypto,
+                WipeMethod::FormatData,
+            ];
+            for method in all {
+                assert_eq!(methods.contains(&method), offered, "{name}: {methods:?}");
+            }
+            let markers = Markers::new(nonce(), disk.identity.size_bytes).expect("room");
+            let planted = open.plant(&markers).expect("planted");
+            for method in all {
+                let told = disk.told();
+                match open.wipe(method) {
+                    Ok(wiped) => {
+                        assert!(offered, "{name}");
+                        let proof = proof(&*open, planted, wiped, open.seek(&markers, method).expect("a look"));
+                        assert_eq!((proof.verdict, proof.markers_found), (Verdict::Clean, 0), "{proof:?}");
+                    }
+                    Err(error) => {
+                        assert_eq!((error.code(), offered), (Code::DiskGuard, false), "{name}: {error}");
+                        assert_eq!(disk.told(), told, "{name}: nobody was told anything");
+                    }
+                }
+            }
+            let wipes = disk
+                .told()
+                .lines()
+                .filter(|line| line.starts_with("sanitize /dev") || line.starts_with("format"))
+                .count();
+            assert_eq!(wipes, if offered { 3 } else { 0 }, "{name}: {}", disk.told());
+        }
+    });
+}
+
 fn proof(disk: &dyn OpenDisk, planted: u32, wiped: Wiped, sought: Sought) -> WipeProof {
     let (id, at) = (
         disk.identity(),

@@ -2,12 +2,13 @@
 //! namespaces, and are detached when it ends.
 
 use std::fs;
-use std::os::unix::fs::{FileExt, MetadataExt, symlink};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use host::{Host, OpenDisk};
 use model::value::{DiskIdentity, Nonce};
 use rustix::fs::{CWD, FileType, Mode, major, minor, mknodat};
+use rustix::mount::mount_bind;
 
 use crate::tree::{path, program};
 
@@ -58,15 +59,19 @@ impl Loop {
         let (root, id) = (&self.root, &self.identity);
         let (major, minor) = self.number;
         let dir = root.join("sys/block/nvme9n1");
-        for below in ["device", "queue", "holders"] {
+        for below in ["queue", "holders"] {
             fs::create_dir_all(dir.join(below)).expect("make a directory");
         }
+        fs::create_dir_all(root.join("sys/class/nvme/nvme9/nvme9n1")).expect("make a directory");
+        fs::create_dir_all(root.join("sys/class/nvme-subsystem/nvme-subsys9/nvme9")).expect("make a directory");
+        symlink("../../class/nvme/nvme9", dir.join("device")).expect("link");
         for below in ["dev/disk/by-id", "sys/dev/block", "proc"] {
             fs::create_dir_all(root.join(below)).expect("make a directory");
         }
         let put = |file: &str, text: &str| fs::write(dir.join(file), format!("{text}\n")).expect("write");
         put("dev", &format!("{major}:{minor}"));
         put("size", &(id.size_bytes / 512).to_string());
+        put("nsid", "1");
         put("wwid", id.wwn.as_str());
         put("device/serial", id.serial.as_str());
         put("queue/write_zeroes_max_bytes", "33554432");
@@ -99,6 +104,39 @@ impl Loop {
         let file = self.root.join(file);
         fs::create_dir_all(file.parent().expect("below")).expect("make a directory");
         fs::write(file, text).expect("write");
+    }
+
+    /// A controller that can be told things, by a tool that writes down what it is told.
+    pub(crate) fn with_tool(&self, namespaces: &str) {
+        for dir in ["usr/bin", "usr/lib", "usr/lib64"] {
+            let there = self.root.join(dir);
+            fs::create_dir_all(&there).expect("make a directory");
+            if Path::new("/").join(dir).exists() {
+                mount_bind(Path::new("/").join(dir), &there).expect("bound");
+            }
+        }
+        for link in ["bin", "lib", "lib64"] {
+            symlink(format!("usr/{link}"), self.root.join(link)).expect("link");
+        }
+        let script = format!(
+            r#"#!/bin/sh
+echo "$@" >> /told
+case $1 in
+id-ctrl) echo '{{"sanicap":1,"oacs":2,"fna":4}}' ;;
+list-ns) echo '{{"nsid_list":[{namespaces}]}}' ;;
+sanitize-log) echo '{{"nvme9":{{"sprog":65535,"sstat":257}}}}' ;;
+sanitize | format) dd if=/zeros of=/dev/nvme9n1 bs=1048576 conv=notrunc status=none ;;
+esac
+"#
+        );
+        let zeros = fs::File::create(self.root.join("zeros")).expect("a file");
+        zeros.set_len(self.identity.size_bytes).expect("sized");
+        self.put("usr/sbin/nvme", &script);
+        fs::set_permissions(self.root.join("usr/sbin/nvme"), fs::Permissions::from_mode(0o755)).expect("to be run");
+    }
+
+    pub(crate) fn told(&self) -> String {
+        fs::read_to_string(self.root.join("told")).unwrap_or_default()
     }
 
     pub(crate) fn number(&self) -> String {

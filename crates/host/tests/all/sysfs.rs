@@ -256,3 +256,16 @@ fn a_write_that_hangs_is_left_behind_in_time() {
         .expect_err("nobody reads");
     assert_eq!(error.code(), Code::HostWriteTimeout);
 }
+
+/// Whatever machine this is.
+#[test]
+fn devices_and_disks_of_this_machine_can_be_read() {
+    let host = Host::real();
+    host.devices.functions().expect("functions");
+    host.disks.disks().expect("disks");
+    if rustix::process::geteuid().is_root() {
+        host.devices.holders().expect("holders");
+    }
+    let ready = host.ready.readiness().expect("readiness");
+    assert!(!ready.memlock_of.is_empty());
+}

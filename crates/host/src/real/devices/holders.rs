@@ -1,10 +1,13 @@
-//! Who has a VFIO group open, by looking at every process. A process that cannot be looked at is an error: it may be
-//! the one.
+//! Who has a VFIO group open, by looking at every process; and where one lets nobody look, by asking the kernel.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::ErrorKind;
+
+use rustix::fs::{Mode, OFlags, open};
+use rustix::io::Errno;
 
 use super::Devices;
-use crate::{Holder, Result};
+use crate::{Error, Holder, Result};
 
 /// Command lines of guests are long.
 const CMDLINE_BYTES: u64 = 256 << 10;
@@ -13,13 +16,43 @@ impl Devices {
     pub(super) fn holders_by_group(&self) -> Result<BTreeMap<u32, Vec<Holder>>> {
         let cdevs = self.cdevs()?;
         let mut holders: BTreeMap<u32, Vec<Holder>> = BTreeMap::new();
+        let mut unseen = 0;
         for name in self.sys.names("proc")? {
             let Ok(pid) = name.parse::<u32>() else { continue };
-            for group in self.opened(pid, &cdevs)? {
-                holders.entry(group).or_default().push(self.holder(pid));
+            match self.opened(pid, &cdevs) {
+                Ok(groups) => {
+                    for group in groups {
+                        holders.entry(group).or_default().push(self.holder(pid));
+                    }
+                }
+                Err(Error::Io { source, .. }) if source.kind() == ErrorKind::PermissionDenied => unseen += 1,
+                Err(error) => return Err(error),
             }
         }
+        if unseen > 0 {
+            self.add_unseen(&mut holders)?;
+        }
         Ok(holders)
+    }
+
+    /// Some processes let nobody look. The kernel opens a group for one at a time, so whoever is told to wait knows
+    /// that there is somebody.
+    fn add_unseen(&self, holders: &mut BTreeMap<u32, Vec<Holder>>) -> Result<()> {
+        for name in self.sys.names("dev/vfio")? {
+            let Ok(group) = name.parse::<u32>() else { continue };
+            let file = self.sys.path(&format!("dev/vfio/{name}"));
+            let opened = open(&file, OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty());
+            if opened.is_err_and(|error| error == Errno::BUSY) {
+                let program = "a process that lets nobody look".to_owned();
+                let unseen = Holder {
+                    pid: 0,
+                    program,
+                    domain: None,
+                };
+                holders.entry(group).or_insert_with(|| vec![unseen]);
+            }
+        }
+        Ok(())
     }
 
     /// The file of each function where guests are given those, and the function's group.

@@ -10,7 +10,9 @@ use model::value::DiskIdentity;
 use rustix::fs::{FileType, Mode, OFlags, fstat, open};
 use rustix::io::Errno;
 
+use super::super::command::Commands;
 use super::Disks;
+use super::controller::Controller;
 use super::open::Opened;
 use crate::disks::{guard, missing};
 use crate::error::Doing;
@@ -52,6 +54,7 @@ impl Disks {
             identity: wanted.clone(),
             file,
             direct,
+            controller: Controller::alone(&self.sys, Commands::under(self.root.clone()), &dir)?,
             has_write_zeroes: has_write_zeroes.is_some_and(|most| most != "0"),
         })
     }

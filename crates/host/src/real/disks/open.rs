@@ -9,6 +9,7 @@ use model::proof::WipeMethod;
 use model::value::DiskIdentity;
 use rustix::fs::{FallocateFlags, fallocate};
 
+use super::controller::Controller;
 use super::direct::{self, Buffer, pieces};
 use super::signatures;
 use crate::disks::{not_offered, unproved};
@@ -23,6 +24,8 @@ pub(super) struct Opened {
     /// Keeps everybody else away.
     pub(super) file: File,
     pub(super) direct: File,
+    /// If all of it is ours.
+    pub(super) controller: Option<Controller>,
     pub(super) has_write_zeroes: bool,
 }
 
@@ -98,8 +101,9 @@ impl OpenDisk for Opened {
     }
 
     fn wipe_methods(&self) -> Result<Vec<WipeMethod>> {
+        let of_controller = self.controller.iter().flat_map(Controller::offers).copied();
         let zeroes = self.has_write_zeroes.then_some(WipeMethod::WriteZeroes);
-        Ok(zeroes.into_iter().chain([WipeMethod::Overwrite]).collect())
+        Ok(of_controller.chain(zeroes).chain([WipeMethod::Overwrite]).collect())
     }
 
     fn plant(&self, markers: &Markers) -> Result<u32> {
@@ -119,15 +123,23 @@ impl OpenDisk for Opened {
     }
 
     fn wipe(&self, method: WipeMethod) -> Result<Wiped> {
+        if !self.wipe_methods()?.contains(&method) {
+            return Err(not_offered(&self.identity, method));
+        }
+        if let Some(controller) = self.controller.as_ref().filter(|_| method.reaches_the_controller()) {
+            let rc = controller
+                .wipe(method)
+                .map_err(|words| unproved(&self.identity, words))?;
+            return Ok(Wiped { method, tool_rc: rc });
+        }
         let (method, wiped) = match method {
-            WipeMethod::WriteZeroes if self.has_write_zeroes => match self.write_zeroes() {
+            WipeMethod::WriteZeroes => match self.write_zeroes() {
                 // Some say that they can and cannot: then it is done by hand, and said so.
                 Err(error) if error.kind() == ErrorKind::Unsupported => (WipeMethod::Overwrite, self.overwrite()),
                 wiped => (method, wiped),
             },
             WipeMethod::Overwrite => (method, self.overwrite()),
-            WipeMethod::WriteZeroes
-            | WipeMethod::SanitizeCrypto
+            WipeMethod::SanitizeCrypto
             | WipeMethod::SanitizeBlock
             | WipeMethod::FormatCrypto
             | WipeMethod::FormatData => return Err(not_offered(&self.identity, method)),
