@@ -1,7 +1,5 @@
 //! A certificate as the rest of the platform looks at it: whose it is, which one it is, how long it lives.
 
-use std::fmt;
-
 use data_encoding::HEXLOWER;
 use model::time::Timestamp;
 use rustls::pki_types::CertificateDer;
@@ -10,16 +8,14 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 
 use crate::spiffe::Spiffe;
 
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerCertificate {
-    pub der: CertificateDer<'static>,
     /// Lower-case hex, whole bytes, no leading zero byte: the one text of a serial everywhere.
     pub serial: String,
     pub not_before: Timestamp,
     pub not_after: Timestamp,
     /// The name, if there is exactly one URI and it is a name of ours.
     pub spiffe: Option<Spiffe>,
-    pub subject: String,
     pub common_name: Option<String>,
 }
 
@@ -41,12 +37,10 @@ impl PeerCertificate {
             .next()
             .and_then(|name| name.as_str().ok());
         Ok(Self {
-            der: der.clone().into_owned(),
             serial: HEXLOWER.encode(&certificate.tbs_certificate.serial.to_bytes_be()),
             not_before: Timestamp::from_millis(validity.not_before.timestamp() * 1000),
             not_after: Timestamp::from_millis(validity.not_after.timestamp() * 1000),
             spiffe: only_name(&certificate),
-            subject: certificate.subject().to_string(),
             common_name: common_name.map(str::to_owned),
         })
     }
@@ -62,16 +56,5 @@ fn only_name(certificate: &X509Certificate<'_>) -> Option<Spiffe> {
     match (uris.next(), uris.next()) {
         (Some(uri), None) => uri.parse().ok(),
         _ => None,
-    }
-}
-
-impl fmt::Debug for PeerCertificate {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PeerCertificate")
-            .field("serial", &self.serial)
-            .field("subject", &self.subject)
-            .field("spiffe", &self.spiffe)
-            .field("not_after", &self.not_after)
-            .finish_non_exhaustive()
     }
 }
