@@ -68,7 +68,8 @@ impl FabricManager {
 #[serde(deny_unknown_fields)]
 pub struct NetworkState {
     pub bridges: BTreeMap<Name, bool>,
-    pub has_nat: bool,
+    /// None: nobody could be asked. The rules are shown only to whoever may change them.
+    pub has_nat: Option<bool>,
     pub forwards: bool,
     /// Links over InfiniBand that no file of netplan mentions.
     pub unplanned_ipoib: Vec<String>,

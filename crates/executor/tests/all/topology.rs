@@ -8,7 +8,7 @@ use host::Holder;
 use host::pretend::{Fault, Hardware, Pretend, Profile, vast};
 use model::id::NodeId;
 use model::signal::Code;
-use model::task::topology_discover::{Blocker, Output};
+use model::task::topology_discover::{Blocker, Output, changes};
 use model::value::Pci;
 
 pub(crate) fn policy() -> SlicePolicy {
@@ -258,6 +258,13 @@ fn a_guest_that_runs_is_no_fault() {
 }
 
 #[test]
+fn rules_that_nobody_shows_are_a_warning() {
+    let summary = on(Profile::H100x8, |h| lacks(h, "sight of nat")).candidate_summary;
+    assert_eq!((summary.blockers.len(), summary.schedulable), (0, 8));
+    assert_eq!(codes(&summary.warnings), BTreeSet::from([Code::SliceNatMissing]));
+}
+
+#[test]
 fn without_an_iommu_there_is_nothing() {
     let output = on(Profile::L40sx4, |h| {
         h.functions.values_mut().for_each(|f| f.iommu_group = None)
@@ -343,5 +350,40 @@ fn a_machine_may_be_vast_but_not_endless() {
     for (gpus, nodes) in [(129, 64), (128, 65)] {
         let error = of(gpus, nodes).expect_err("one too many");
         assert_eq!(error.code, Code::TopologyTooLarge.as_str());
+    }
+}
+
+/// Whoever approved is told what is different since, slot by slot.
+#[test]
+fn what_changed_since_the_approval_is_told() {
+    let approved = on(Profile::H100x8, |_| ());
+    assert_eq!(changes(&approved, &approved), []);
+    let cases: [(Code, Plant); 4] = [
+        (Code::GpuResetMethodChanged, |h| {
+            gpu(h).reset_methods = vec!["bus".to_owned()]
+        }),
+        (Code::DeviceMissing, |h| drop(h.functions.remove(&first_gpu(h)))),
+        (Code::DiskGuard, |h| {
+            let disk = h
+                .disks
+                .values_mut()
+                .find(|disk| disk.disk.in_use_by.is_empty())
+                .expect("one");
+            disk.disk.identity.serial = "REPLACED".parse().expect("plain text");
+        }),
+        (Code::DiskGuard, |h| {
+            let pci = h
+                .functions
+                .values()
+                .find(|f| f.is_fabric() && f.physical_function.is_some())
+                .expect("one")
+                .pci;
+            h.functions.remove(&pci);
+        }),
+    ];
+    for (code, plant) in cases {
+        let told = changes(&approved, &on(Profile::H100x8, plant));
+        assert_eq!(codes(&told), BTreeSet::from([code]), "{told:?}");
+        assert_eq!(told.len(), 1, "{told:?}");
     }
 }

@@ -23,7 +23,7 @@ impl Ready for Pretend {
             let is_there = |name: &Name| !lacks.contains(&format!("bridge {name}"));
             Ok(NetworkState {
                 bridges: bridges.iter().map(|name| (name.clone(), is_there(name))).collect(),
-                has_nat: !lacks.contains("nat"),
+                has_nat: (!lacks.contains("sight of nat")).then(|| !lacks.contains("nat")),
                 forwards: !lacks.contains("forwarding"),
                 unplanned_ipoib: lacks
                     .iter()

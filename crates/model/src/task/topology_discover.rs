@@ -1,6 +1,8 @@
 //! `slice.topology_discover`: look at the host's devices and say which slots it could have, and everything that stands
 //! in the way. It never writes a slot and changes nothing: an operator approves what it found.
 
+mod changes;
+
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
@@ -13,6 +15,7 @@ use crate::id::AllocationId;
 use crate::signal::Code;
 use crate::trust::Purpose;
 use crate::value::{DiskId, MacAddress, Name, Pci, Serial};
+pub use changes::changes;
 
 pub const SPEC: Spec = Spec {
     name: "slice.topology_discover",

@@ -35,6 +35,9 @@ fn the_executor_has_no_ip_sockets_and_the_agent_no_capabilities() {
     let executor = tree::read("deploy/systemd/gpuaas-node-executor.service");
     assert!(executor.contains("\nRestrictAddressFamilies=AF_UNIX AF_NETLINK\n"));
     assert!(executor.contains("\nIPAddressDeny=any\n"));
+    // What slices need of the kernel, and no more.
+    assert!(executor.contains("\nReadWritePaths=-/sys/bus/pci -/sys/devices\n"));
+    assert!(executor.contains("\nDevicePolicy=closed\n") && executor.contains("\nDeviceAllow=block-blkext rw\n"));
     let agent = tree::read("deploy/systemd/gpuaas-node-agent.service");
     assert!(agent.contains("\nCapabilityBoundingSet=\n"));
     assert!(agent.contains("\nUser=gpuaas\n"));

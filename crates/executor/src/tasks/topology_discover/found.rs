@@ -58,6 +58,10 @@ impl Found {
         self.warnings.insert(blocker(code, gpu.to_string(), detail, fix));
     }
 
+    pub(super) fn warns_all(&mut self, code: Code, detail: impl Into<String>, fix: impl Into<String>) {
+        self.warnings.insert(blocker(code, HOST.to_owned(), detail, fix));
+    }
+
     pub(super) fn blocks_gpu(&self, gpu: Pci) -> bool {
         self.all_blocked || self.blocked.contains(&gpu)
     }

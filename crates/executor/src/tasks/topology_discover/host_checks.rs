@@ -21,7 +21,7 @@ pub(super) fn prerequisites(seen: &Seen) -> Prerequisites {
         required_commands: ready.commands.clone(),
         slice_network: SliceNetwork {
             bridges: network.bridges.clone(),
-            nat: network.has_nat,
+            nat: network.has_nat == Some(true),
             ip_forwarding: network.forwards,
             ipoib_netplan: network.unplanned_ipoib.is_empty(),
             dhcp: network.has_dhcp,
@@ -101,9 +101,14 @@ fn network(seen: &Seen, slices: &SlicePolicy, found: &mut Found) {
         found.blocks_all(bridge.as_str(), Code::SliceBridgeMissing, format!("there is no bridge {bridge}"), fix);
     }
     let network = slices.cidr.map_or("the slice network".to_owned(), |cidr| cidr.to_string());
-    if !state.has_nat {
-        let fix = format!("nft add rule ip nat postrouting ip saddr {network} masquerade");
-        found.blocks_all(HOST, Code::SliceNatMissing, format!("no rule masquerades {network}"), fix);
+    let fix = format!("nft add rule ip nat postrouting ip saddr {network} masquerade");
+    match state.has_nat {
+        Some(true) => {}
+        Some(false) => found.blocks_all(HOST, Code::SliceNatMissing, format!("no rule masquerades {network}"), fix),
+        None => {
+            let detail = format!("whether a rule masquerades {network} is shown only to who may change it");
+            found.warns_all(Code::SliceNatMissing, detail, "nft list ruleset | grep masquerade");
+        }
     }
     if !state.forwards {
         let fix = "echo net.ipv4.ip_forward=1 > /etc/sysctl.d/60-slices.conf; sysctl --system";

@@ -7,8 +7,8 @@ use model::value::{Ipv4Cidr, Name};
 
 use super::super::command::Program;
 use super::Ready;
-use crate::Result;
 use crate::readiness::NetworkState;
+use crate::{Error, Result};
 
 /// The kernel's number for links over InfiniBand.
 const INFINIBAND: &str = "32";
@@ -28,19 +28,19 @@ impl Ready {
     }
 
     /// By the old tables, which a file lists, or by the new ones, which only their program shows.
-    fn has_nat(&self) -> Result<bool> {
+    fn has_nat(&self) -> Result<Option<bool>> {
         let tables = self.sys.optional("proc/net/ip_tables_names")?.unwrap_or_default();
         if tables.lines().any(|table| table == "nat") {
-            return Ok(true);
+            return Ok(Some(true));
         }
         if !self.has_command("nft") {
-            return Ok(false);
+            return Ok(Some(false));
         }
-        Ok(masquerades(&self.commands.ask(
-            Program::Nft,
-            &["list", "ruleset"],
-            LIMIT,
-        )?))
+        match self.commands.ask(Program::Nft, &["list", "ruleset"], LIMIT) {
+            Ok(ruleset) => Ok(Some(masquerades(&ruleset))),
+            Err(Error::Program { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// dnsmasq that reads a directory of reservations.
