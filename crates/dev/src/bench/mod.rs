@@ -20,6 +20,7 @@ mod socket;
 pub mod stand;
 mod start_latency;
 mod topology;
+mod wipe;
 
 /// Every bench there is. A new one adds its line here and to `Bench::run`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -36,6 +37,8 @@ pub enum Bench {
     Scale,
     /// From looking at a host's devices to its slots and all that stands in their way
     Topology,
+    /// Giving a disk back, against what dd takes for the same device
+    Wipe,
 }
 
 impl Bench {
@@ -48,6 +51,7 @@ impl Bench {
             Bench::ExecutorStart => "executor_start",
             Bench::Scale => "scale",
             Bench::Topology => "topology",
+            Bench::Wipe => "wipe",
         }
     }
 
@@ -60,6 +64,7 @@ impl Bench {
             Bench::ExecutorStart => executor_start::run(place, &mut report).await?,
             Bench::Scale => scale::run(place, &mut report).await?,
             Bench::Topology => topology::run(place, &mut report).await?,
+            Bench::Wipe => wipe::run(place, &mut report).await?,
         }
         Ok(report)
     }

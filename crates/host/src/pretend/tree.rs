@@ -2,6 +2,7 @@
 //! must be what the pretend one answers, and reading it costs what it costs on a host. Only stores what is written to
 //! it; somebody who plays the kernel has to do the rest.
 
+mod disguise;
 mod disks;
 mod owner;
 
@@ -15,6 +16,7 @@ use model::value::Pci;
 
 use super::Hardware;
 use crate::{Function, Holder};
+pub use disguise::disguise;
 
 /// Below an empty directory.
 pub fn grow(hardware: &Hardware, root: &Path) -> io::Result<()> {

@@ -5,9 +5,10 @@ use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
+use host::pretend::tree::disguise;
 use host::{Host, OpenDisk};
 use model::value::{DiskIdentity, Nonce};
-use rustix::fs::{CWD, FileType, Mode, major, minor, mknodat};
+use rustix::fs::{major, minor};
 use rustix::mount::mount_bind;
 
 use crate::tree::{path, program};
@@ -51,45 +52,9 @@ impl Loop {
             identity,
             number: (major(rdev), minor(rdev)),
         };
-        disk.grow();
+        fs::create_dir_all(&disk.root).expect("make a directory");
+        disguise(&disk.root, &disk.node, &disk.identity).expect("it looks like one");
         disk
-    }
-
-    fn grow(&self) {
-        let (root, id) = (&self.root, &self.identity);
-        let (major, minor) = self.number;
-        let dir = root.join("sys/block/nvme9n1");
-        for below in ["queue", "holders"] {
-            fs::create_dir_all(dir.join(below)).expect("make a directory");
-        }
-        fs::create_dir_all(root.join("sys/class/nvme/nvme9/nvme9n1")).expect("make a directory");
-        fs::create_dir_all(root.join("sys/class/nvme-subsystem/nvme-subsys9/nvme9")).expect("make a directory");
-        symlink("../../class/nvme/nvme9", dir.join("device")).expect("link");
-        for below in ["dev/disk/by-id", "sys/dev/block", "proc"] {
-            fs::create_dir_all(root.join(below)).expect("make a directory");
-        }
-        let put = |file: &str, text: &str| fs::write(dir.join(file), format!("{text}\n")).expect("write");
-        put("dev", &format!("{major}:{minor}"));
-        put("size", &(id.size_bytes / 512).to_string());
-        put("nsid", "1");
-        put("wwid", id.wwn.as_str());
-        put("device/serial", id.serial.as_str());
-        put("queue/write_zeroes_max_bytes", "33554432");
-        mknodat(
-            CWD,
-            root.join("dev/nvme9n1"),
-            FileType::BlockDevice,
-            Mode::RUSR | Mode::WUSR,
-            rustix::fs::makedev(major, minor),
-        )
-        .expect("a node");
-        symlink("../../nvme9n1", root.join("dev/disk/by-id").join(id.by_id.as_str())).expect("link");
-        symlink(
-            "../../block/nvme9n1",
-            root.join(format!("sys/dev/block/{major}:{minor}")),
-        )
-        .expect("link");
-        symlink("/proc/self", root.join("proc/self")).expect("link");
     }
 
     pub(crate) fn host(&self) -> Host {
