@@ -117,7 +117,7 @@ pub(crate) async fn allows(
     if intent.aud != fleet.app.installation || Sha256::of(&signed) != sha256 {
         return Err(Code::IntentInvalid.into());
     }
-    if withdrawn.is_some() && !task.task_type().spec().destroys_data {
+    if withdrawn.is_some() && !task.task_type().takes_away() {
         return Err(Code::IntentWithdrawn.into());
     }
     let allowed = intent.covers(&wish, task, node, change.at())?;

@@ -19,6 +19,7 @@ pub mod node;
 pub mod presence;
 pub mod routes;
 pub mod session;
+pub mod slot;
 pub mod task;
 pub mod trust;
 pub mod work;

@@ -8,6 +8,8 @@ use data_encoding::{Encoding, Specification};
 use std::sync::LazyLock;
 use uuid::Uuid;
 
+use crate::value::{DiskIdentity, Pci};
+
 /// Crockford's alphabet in lower case: no i, l, o or u, so that an id survives being read aloud.
 static CROCKFORD: LazyLock<Encoding> = LazyLock::new(|| {
     let mut spec = Specification::new();
@@ -132,6 +134,13 @@ pub fn derive_op(allocation: AllocationId, kind: &str, generation: u32) -> OpId 
 /// Operations without an allocation (probe, topology) are counted per node and type.
 pub fn derive_node_op(node: NodeId, task_type: &str, counter: u64) -> OpId {
     Uuid::new_v5(&node.uuid(), format!("{task_type}/{counter}").as_bytes()).into()
+}
+
+/// The same devices of the same node are the same slot, wherever a discovery lists them.
+pub fn derive_slot(node: NodeId, gpu: Pci, fabric: Option<Pci>, disk: &DiskIdentity) -> SlotId {
+    let fabric = fabric.map_or_else(|| "-".to_owned(), |pci| pci.to_string());
+    let devices = format!("slot/{gpu}/{fabric}/{}/{}/{}", disk.serial, disk.wwn, disk.size_bytes);
+    Uuid::new_v5(&node.uuid(), devices.as_bytes()).into()
 }
 
 /// The n-th task issued for an operation.

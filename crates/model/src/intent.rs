@@ -10,6 +10,7 @@ use crate::dsse::{self, Envelope};
 use crate::id::{AllocationId, InstallationId, IntentId, NodeId, OpId, ProjectId, derive_op};
 use crate::key::{PublicKey, SigningKey};
 use crate::signal::Code;
+use crate::task::slot::Slot;
 use crate::task::{Task, vm_power, vm_provision};
 use crate::time::Timestamp;
 use crate::value::{Name, SshKey, Uid};
@@ -55,6 +56,12 @@ pub enum Wish {
         node_id: NodeId,
         params: Box<vm_provision::Params>,
     },
+    /// Slots wiped once more, with whatever a VM of that name has left on them.
+    Wipe {
+        node_id: NodeId,
+        vm_name: Name,
+        slots: Vec<Slot>,
+    },
     /// A VM switched on or off. Each time is a wish of its own.
     Power { node_id: NodeId, params: vm_power::Params },
 }
@@ -62,7 +69,10 @@ pub enum Wish {
 impl Wish {
     fn node(&self) -> NodeId {
         match self {
-            Wish::Machine { node_id, .. } | Wish::Slice { node_id, .. } | Wish::Power { node_id, .. } => *node_id,
+            Wish::Machine { node_id, .. }
+            | Wish::Slice { node_id, .. }
+            | Wish::Wipe { node_id, .. }
+            | Wish::Power { node_id, .. } => *node_id,
         }
     }
 
@@ -92,8 +102,11 @@ impl Wish {
             (Wish::Slice { params: wished, .. }, Task::VmRelease(params)) => {
                 params.vm_name == wished.vm_name && params.slots == wished.slots
             }
+            (Wish::Wipe { vm_name, slots, .. }, Task::VmRelease(params)) => {
+                params.vm_name == *vm_name && params.slots == *slots
+            }
             (Wish::Power { params: wished, .. }, Task::VmPower(params)) => in_time && params == wished,
-            (Wish::Machine { .. } | Wish::Slice { .. } | Wish::Power { .. }, _) => false,
+            (Wish::Machine { .. } | Wish::Slice { .. } | Wish::Wipe { .. } | Wish::Power { .. }, _) => false,
         }
     }
 

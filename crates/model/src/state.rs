@@ -1,4 +1,4 @@
-//! States of tasks and nodes, and the moves that exist between them.
+//! States of tasks, nodes and slots, and the moves that exist between them.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -80,6 +80,35 @@ states! {
         /// No tasks until an operator says so. What runs on it goes on.
         Quarantined = "quarantined",
         Removed = "removed",
+    }
+}
+
+states! {
+    /// Where a slot is on its way from one tenant to the next.
+    SlotState {
+        /// Discovered; nobody has approved it.
+        Candidate = "candidate",
+        Free = "free",
+        /// Promised to an allocation; nothing of it is on the host.
+        Reserved = "reserved",
+        /// A node has been given the task that makes the VM.
+        Leased = "leased",
+        Releasing = "releasing",
+        /// Given to nobody until a wipe is proved.
+        Quarantined = "quarantined",
+        Rejected = "rejected",
+        /// Was approved once and is out of service.
+        Retired = "retired",
+    }
+}
+
+impl SlotState {
+    /// Does the platform count on it?
+    pub const fn in_service(self) -> bool {
+        match self {
+            Self::Free | Self::Reserved | Self::Leased | Self::Releasing | Self::Quarantined => true,
+            Self::Candidate | Self::Rejected | Self::Retired => false,
+        }
     }
 }
 

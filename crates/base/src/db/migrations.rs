@@ -21,4 +21,5 @@ migrations! {
     6 = "0006_condition",
     7 = "0007_scale",
     8 = "0008_slots",
+    9 = "0009_topology",
 }

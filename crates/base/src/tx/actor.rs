@@ -102,4 +102,5 @@ targets! {
     TokenId = "token",
     EnrolmentId = "enrolment",
     SessionId = "session",
+    SlotId = "slot",
 }

@@ -13,6 +13,7 @@ fn tables() -> Routes<Fleet> {
     version::routes()
         .merge(access::routes())
         .merge(fleet::node::routes::routes())
+        .merge(fleet::slot::routes::routes())
         .merge(fleet::task::routes::routes())
         .merge(fleet::trust::routes::routes())
         .merge(audit::routes())

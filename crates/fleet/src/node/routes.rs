@@ -51,6 +51,15 @@ pub fn routes() -> Routes<Fleet> {
             .takes::<NodeModeChange>()
             .answers::<NodeView>()
             .fails(&[Code::ModeConflict]),
+        Route::post("/v1/nodes/{id}/drain", WRITE, drain)
+            .summary("Give out nothing new of it; what is on it stays until it is released")
+            .takes::<NodeReason>()
+            .answers::<NodeView>()
+            .fails(&[Code::StateConflict]),
+        Route::post("/v1/nodes/{id}/undrain", WRITE, undrain)
+            .summary("Ready again once a probe succeeds and a discovery finds what was approved")
+            .answers_with::<NodeView>(StatusCode::ACCEPTED)
+            .fails(&[Code::StateConflict, Code::NodeNotReady]),
         Route::post("/v1/nodes/{id}/quarantine", WRITE, quarantine)
             .summary("Give it no more tasks")
             .takes::<NodeReason>()
@@ -223,7 +232,7 @@ async fn mode(
 }
 
 /// A reason is kept for ever: short, printable, there.
-fn reason(body: &NodeReason) -> Answer<&str> {
+pub(crate) fn reason(body: &NodeReason) -> Answer<&str> {
     let text = body.reason.trim();
     let fine = (1..=200).contains(&text.chars().count()) && !text.chars().any(char::is_control);
     if fine {
@@ -249,6 +258,27 @@ async fn reasoned(
     act(&mut change, &row, why).await?;
     change.commit().await?;
     shown(fleet, id).await.map(Json)
+}
+
+async fn drain(
+    State(fleet): State<Fleet>,
+    Params(PathId { id }): Params<PathId>,
+    actor: Actor,
+    Body(body): Body<NodeReason>,
+) -> Answer<Json<NodeView>> {
+    reasoned(&fleet, id, &actor, "node.drain", &body, state::drain).await
+}
+
+async fn undrain(
+    State(fleet): State<Fleet>,
+    Params(PathId { id }): Params<PathId>,
+    actor: Actor,
+) -> Answer<(StatusCode, Json<NodeView>)> {
+    let mut change = fleet.app.db.change(&actor, "node.undrain", id).await?;
+    let row = state::lock(&mut change, id).await?;
+    state::undrain(&fleet, &mut change, &row).await?;
+    change.commit().await?;
+    Ok((StatusCode::ACCEPTED, Json(shown(&fleet, id).await?)))
 }
 
 async fn quarantine(

@@ -9,8 +9,11 @@ use model::state::{NodeMode, NodeState};
 use serde_json::json;
 
 use super::store::{self, Kept, NodeRow};
+use crate::Fleet;
 use crate::certificate::store as certificates;
+use crate::slot::{self, Fit};
 use crate::task::store as tasks;
+use crate::task::{enqueue_discovery, enqueue_probe};
 
 /// The node's row, locked; a removed one is not there any more.
 pub async fn lock(change: &mut Change, id: NodeId) -> Answer<NodeRow> {
@@ -46,22 +49,88 @@ async fn enter_keeping(change: &mut Change, row: &NodeRow, to: NodeState, reason
     Ok(())
 }
 
-/// A probe came back. It makes an enrolling or silent node ready again, and nothing else.
-pub async fn proved(change: &mut Change, row: &NodeRow) -> Answer<()> {
-    match row.state()? {
-        NodeState::Enrolling => enter(change, row, NodeState::Ready, "a health probe succeeded").await,
+/// A probe or a discovery came back. It makes an enrolling or silent node ready again, and one that somebody wants back
+/// from a drain, if both are young and what was approved is there; and nothing else.
+pub async fn proved(fleet: &Fleet, change: &mut Change, id: NodeId) -> Answer<()> {
+    // What has just landed is in the row by now.
+    let row = lock(change, id).await?;
+    let state = row.state()?;
+    let (since, back) = match state {
+        NodeState::Enrolling => (row.state_since, NodeState::Ready),
         NodeState::Stale => {
-            let back = row
-                .resume_state
-                .as_deref()
-                .and_then(|s| s.parse().ok())
-                .unwrap_or(NodeState::Ready);
-            enter(change, row, back, "a health probe succeeded").await
+            let back = row.resume_state.as_deref().and_then(|s| s.parse().ok());
+            (row.state_since, back.unwrap_or(NodeState::Ready))
         }
-        NodeState::Ready | NodeState::Draining | NodeState::Drained | NodeState::Quarantined | NodeState::Removed => {
+        NodeState::Draining | NodeState::Drained => match row.return_asked_at {
+            Some(asked) => (asked, NodeState::Ready),
+            None => return Ok(()),
+        },
+        NodeState::Ready | NodeState::Quarantined | NodeState::Removed => return Ok(()),
+    };
+    if row.last_probe_at.is_none_or(|at| at <= since) {
+        return Ok(());
+    }
+    let fit = match back {
+        NodeState::Ready => slot::fit(change, id, since.into()).await?,
+        // Nobody gets anything of it there.
+        _ => Fit::Yes,
+    };
+    let returns = row.return_asked_at.is_some();
+    match fit {
+        Fit::Yes => enter(change, &row, back, "a health probe succeeded").await,
+        Fit::Unseen => {
+            enqueue_discovery(fleet, change, id).await?;
+            store::ask_return(change.conn(), id, row.return_asked_at.map(Into::into), "waits for a discovery").await?;
+            Ok(())
+        }
+        Fit::Differs(what) => {
+            let reason = format!("not as it was approved: {what}");
+            // A wish to come back ends with the answer; a node that came back by itself is asked again and again.
+            let asked = row.return_asked_at.filter(|_| !returns).map(Into::into);
+            store::ask_return(change.conn(), id, asked, &reason).await?;
+            change.event("node.differs", id, json!({ "what": what }));
             Ok(())
         }
     }
+}
+
+/// Gives out nothing new. What is on it stays until it is released.
+pub async fn drain(change: &mut Change, row: &NodeRow, reason: &str) -> Answer<()> {
+    match row.state()? {
+        NodeState::Draining | NodeState::Drained => Ok(()),
+        NodeState::Ready => {
+            enter(change, row, NodeState::Draining, reason).await?;
+            let row = lock(change, row.id()).await?;
+            emptied(change, &row).await
+        }
+        other @ (NodeState::Enrolling | NodeState::Stale | NodeState::Quarantined | NodeState::Removed) => {
+            Err(ApiError::new(Code::StateConflict).message(format!("the node is {other}, so it gives out nothing anyway")))
+        }
+    }
+}
+
+/// Wants it back: it is ready once a probe has succeeded and a discovery has found what was approved.
+pub async fn undrain(fleet: &Fleet, change: &mut Change, row: &NodeRow) -> Answer<()> {
+    match row.state()? {
+        NodeState::Draining | NodeState::Drained => {
+            let at = change.at();
+            let reason = "waits for a probe and a discovery";
+            store::ask_return(change.conn(), row.id(), Some(at), reason).await?;
+            change.event("node.return", row.id(), json!({}));
+            enqueue_probe(fleet, change, row.id()).await?;
+            Ok(())
+        }
+        other => Err(ApiError::new(Code::StateConflict).message(format!("the node is {other}, not draining or drained"))),
+    }
+}
+
+/// A draining node that nobody has anything of any more is drained.
+pub async fn emptied(change: &mut Change, row: &NodeRow) -> Answer<()> {
+    if row.state()? == NodeState::Draining && slot::lease::open_on(change, row.id()).await? == 0 {
+        let reason = row.state_reason.clone().unwrap_or_default();
+        enter(change, row, NodeState::Drained, &reason).await?;
+    }
+    Ok(())
 }
 
 pub async fn quarantine(change: &mut Change, row: &NodeRow, reason: &str) -> Answer<()> {
@@ -108,6 +177,11 @@ pub async fn set_mode(change: &mut Change, row: &NodeRow, mode: NodeMode) -> Ans
         return Err(ApiError::new(Code::ModeConflict)
             .message("the node has tasks under way; its mode can change once they have ended")
             .hint(format!("gpuaas task list --node {}", row.id())));
+    }
+    if slot::lease::open_on(change, row.id()).await? > 0 {
+        return Err(ApiError::new(Code::ModeConflict)
+            .message("tenants have slots of it; its mode can change once they are released")
+            .hint(format!("gpuaas slot list --node {}", row.id())));
     }
     store::set_mode(change.conn(), row.id(), mode).await?;
     change.event("node.mode", row.id(), json!({ "from": row.mode, "to": mode }));

@@ -40,6 +40,10 @@ pub struct NodeRow {
     pub condition_at: Option<OffsetDateTime>,
     pub trouble: Option<String>,
     pub trouble_since: Option<OffsetDateTime>,
+    /// When its devices were last looked at.
+    pub topology_at: Option<OffsetDateTime>,
+    /// Somebody wants it back from a drain; it has to prove itself first.
+    pub return_asked_at: Option<OffsetDateTime>,
     pub created_at: OffsetDateTime,
     pub version: i64,
     /// Operations and tasks counted so far; they rise with the task that is queued.
@@ -187,6 +191,7 @@ pub async fn set_state(
 ) -> sqlx::Result<()> {
     sqlx::query(
         "update node set state = $2, state_since = $3, state_reason = $4, resume_state = $5, quarantine_code = $6,
+             return_asked_at = case when $2 in ('draining', 'drained', 'stale') then return_asked_at end,
              version = version + 1
          where id = $1",
     )
@@ -198,6 +203,17 @@ pub async fn set_state(
     .bind(kept.quarantine_code.map(Code::as_str))
     .execute(conn)
     .await?;
+    Ok(())
+}
+
+/// Somebody wants it back, or no longer does; and why it is where it is.
+pub async fn ask_return(conn: &mut PgConnection, id: NodeId, at: Option<Timestamp>, reason: &str) -> sqlx::Result<()> {
+    sqlx::query("update node set return_asked_at = $2, state_reason = $3, version = version + 1 where id = $1")
+        .bind(id.uuid())
+        .bind(at.map(OffsetDateTime::from))
+        .bind(reason)
+        .execute(conn)
+        .await?;
     Ok(())
 }
 

@@ -61,9 +61,13 @@ fn waiting(row: &NodeRow, state: NodeState) -> Option<Waiting> {
             "an operator has to look at it",
             format!("gpuaas node unquarantine {}", row.name),
         ),
-        NodeState::Draining => (
-            "what runs on it has to end",
+        NodeState::Draining | NodeState::Drained if row.return_asked_at.is_some() => (
+            "a probe has to succeed and a discovery has to find what was approved",
             format!("gpuaas task list --node {}", row.name),
+        ),
+        NodeState::Draining => (
+            "what tenants have of it has to be released",
+            format!("gpuaas slot list --node {}", row.name),
         ),
         NodeState::Ready | NodeState::Drained | NodeState::Removed => return None,
     };

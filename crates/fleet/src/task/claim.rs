@@ -4,6 +4,7 @@
 use base::http::{Answer, ApiError};
 use model::id::{NodeId, SessionId};
 use model::node_api::{OfferedTask, WaitAnswer};
+use model::task::TaskType;
 use model::time::Timestamp;
 use sqlx::PgPool;
 use std::collections::HashSet;
@@ -42,14 +43,28 @@ pub async fn claim(fleet: &Fleet, node: NodeId, epoch: u64, session: SessionId) 
          next as (
              select task.id from task join here on here.id = task.node_id
              where node_epoch = $2 and task.state = 'queued' and start_by > $4
+               -- A VM is made only of slots that are still held for it.
+               and (task.slots is null or task.task_type <> $8 or not exists (
+                    select from unnest(task.slots) as wanted left join slot on slot.id = wanted
+                    where (slot.state = 'reserved' or slot.dirty_op = task.op_id) is not true))
              order by seq limit $6 for update of task skip locked),
          fresh as (
              update task set state = 'dispatched', fence = nextval('task_fence'), lease_until = $7, dispatched_at = $4,
                  delivered_to = $3, delivered_at = $4, version = version + 1
              from next where task.id = next.id
-             returning task.id, task.fence, task.envelope, task.seq)
+             returning task.id, task.fence, task.envelope, task.seq, task.op_id, task.task_type, task.slots),
+         -- From here on a slot may have something of its tenant on it.
+         used as (
+             select fresh.id, fresh.op_id, slot from fresh cross join unnest(fresh.slots) as slot where fresh.task_type = $8),
+         dirt as (
+             insert into slot_dirt (slot_id, op_id, task_id, since) select slot, op_id, id, $4 from used
+             on conflict (slot_id) where ended_by is null do nothing),
+         leased as (
+             update slot set state = 'leased', state_since = $4, state_reason = 'its node has the task that makes the VM',
+                 dirty_op = used.op_id, version = version + 1
+             from used where slot.id = used.slot and slot.state = 'reserved')
          select id, fence, envelope from (
-             select * from again union all select * from fresh
+             select * from again union all select id, fence, envelope, seq from fresh
              union all
              select id, null, null, 0 from task
              where node_id = $1 and cancel_at is not null and state in ('dispatched', 'started', 'unknown')) as out
@@ -62,6 +77,7 @@ pub async fn claim(fleet: &Fleet, node: NodeId, epoch: u64, session: SessionId) 
     .bind(OffsetDateTime::from(now.plus_ms(-fleet.limits.redeliver_ms)))
     .bind(BATCH)
     .bind(OffsetDateTime::from(now.plus_s(fleet.limits.lease_s)))
+    .bind(TaskType::VmProvision.as_str())
     .fetch_all(fleet.app.db.bookkeeping())
     .await?;
     let lease_s = u32::try_from(fleet.limits.lease_s).map_err(ApiError::internal)?;

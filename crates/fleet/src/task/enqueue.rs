@@ -9,8 +9,7 @@ use model::envelope::{MAX_START_S, TaskPayload};
 use model::id::{NodeId, OpId, TaskId, derive_node_op, derive_task};
 use model::signal::Code;
 use model::state::{NodeMode, NodeState};
-use model::task::{Spec, Task, TaskType, TypeVersions, health_probe};
-use model::trust::Purpose;
+use model::task::{Task, TaskType, TypeVersions, health_probe, topology_discover};
 use serde_json::json;
 use time::OffsetDateTime;
 use uuid::Uuid;
@@ -20,6 +19,7 @@ use crate::Fleet;
 use crate::intent;
 use crate::metrics::TASKS_ENQUEUED;
 use crate::node::{NodeRow, state};
+use crate::slot;
 
 /// Requests for a probe within this time share one task.
 const SHARE_PROBE_S: i64 = 10;
@@ -49,7 +49,7 @@ pub async fn enqueue(fleet: &Fleet, change: &mut Change, ask: &Ask) -> Answer<Ta
 /// The same with the node's row, locked in this change and not changed since.
 async fn enqueue_on(fleet: &Fleet, change: &mut Change, row: &NodeRow, ask: &Ask) -> Answer<TaskId> {
     let spec = ask.task.task_type().spec();
-    may_take(fleet, row, spec)?;
+    may_take(fleet, row, ask.task.task_type())?;
     let mut counters = Counters::of(row);
     let (op, intent_sha256) = match ask.cover {
         Cover::Observes if !spec.changes_host => (counters.next_op(ask.node, spec.name), None),
@@ -84,7 +84,7 @@ pub(super) struct Again {
 pub(super) async fn issue_again(fleet: &Fleet, change: &mut Change, ask: &Ask, asked: Again) -> Answer<TaskId> {
     let row = state::lock(change, ask.node).await?;
     let spec = ask.task.task_type().spec();
-    may_take(fleet, &row, spec)?;
+    may_take(fleet, &row, ask.task.task_type())?;
     let intent_sha256 = match ask.cover {
         Cover::Observes if !spec.changes_host => None,
         Cover::Observes => return Err(Code::IntentMissing.into()),
@@ -144,7 +144,8 @@ async fn issue(fleet: &Fleet, change: &mut Change, ask: &Ask, draft: Draft<'_>) 
         correlation_id: asked.correlation_id,
         params: ask.task.params(),
     };
-    insert(fleet, change, &payload, spec, counters).await?;
+    let slots = slot::admit(change, ask.node, &ask.task, op).await?;
+    insert(fleet, change, &payload, slots, counters).await?;
     metrics::counter!(TASKS_ENQUEUED, "type" => spec.name).increment(1);
     Ok(task_id)
 }
@@ -157,6 +158,17 @@ pub async fn enqueue_probe(fleet: &Fleet, change: &mut Change, node: NodeId) -> 
         return Ok(open.into());
     }
     let task = Task::HealthProbe(health_probe::Params {});
+    let cover = Cover::Observes;
+    enqueue_on(fleet, change, &row, &Ask { node, task, cover }).await
+}
+
+/// A discovery of this node; one that is under way is shared.
+pub async fn enqueue_discovery(fleet: &Fleet, change: &mut Change, node: NodeId) -> Answer<TaskId> {
+    let row = state::lock(change, node).await?;
+    if let Some(open) = store::open_discovery(change.conn(), node).await? {
+        return Ok(open.into());
+    }
+    let task = Task::TopologyDiscover(topology_discover::Params {});
     let cover = Cover::Observes;
     enqueue_on(fleet, change, &row, &Ask { node, task, cover }).await
 }
@@ -187,14 +199,15 @@ impl Counters {
     }
 }
 
-fn may_take(fleet: &Fleet, row: &NodeRow, spec: &Spec) -> Answer<()> {
+fn may_take(fleet: &Fleet, row: &NodeRow, task_type: TaskType) -> Answer<()> {
+    let spec = task_type.spec();
     match row.state()? {
         NodeState::Quarantined => return Err(Code::NodeQuarantined.into()),
         NodeState::Removed => return Err(Code::NotFound.into()),
         NodeState::Ready => {}
         // To give a tenant something, a node has to have proved itself; to look at it or to take away, it need not.
         state @ (NodeState::Enrolling | NodeState::Draining | NodeState::Drained | NodeState::Stale) => {
-            if spec.changes_host && !spec.destroys_data {
+            if task_type.gives() {
                 return Err(ApiError::new(Code::NodeNotReady).message(format!("the node is {state}, not ready")));
             }
         }
@@ -202,9 +215,17 @@ fn may_take(fleet: &Fleet, row: &NodeRow, spec: &Spec) -> Answer<()> {
     if row.epoch == 0 || row.session_id.is_none() {
         return Err(ApiError::new(Code::NodeNotReady).message("the node has not opened a session since it enrolled"));
     }
-    let for_tenants = spec.purpose == Purpose::Allocation && !spec.destroys_data;
-    if for_tenants && row.mode != NodeMode::Machine.as_str() {
-        return Err(ApiError::new(Code::ModeConflict).message("accounts are made on nodes in machine mode only"));
+    let wanted = match task_type {
+        TaskType::ProvisionUser => Some((NodeMode::Machine, "accounts are made on nodes in machine mode only")),
+        TaskType::VmProvision => Some((NodeMode::Slice, "slices are made on nodes in slice mode only")),
+        TaskType::HealthProbe
+        | TaskType::TopologyDiscover
+        | TaskType::DeprovisionUser
+        | TaskType::VmRelease
+        | TaskType::VmPower => None,
+    };
+    if let Some((_, why)) = wanted.filter(|(mode, _)| row.mode != mode.as_str()) {
+        return Err(ApiError::new(Code::ModeConflict).message(why));
     }
     if spec.changes_host && fleet.keyring().expired(fleet.app.clock.now()) {
         return Err(Code::ManifestExpired.into());
@@ -224,10 +245,11 @@ async fn insert(
     fleet: &Fleet,
     change: &mut Change,
     payload: &TaskPayload,
-    spec: &Spec,
+    slots: Option<Vec<Uuid>>,
     counters: Counters,
 ) -> Answer<()> {
     let keyring = fleet.keyring();
+    let spec = payload.task_type.parse::<TaskType>()?.spec();
     let key = keyring.task_key(spec.purpose).ok_or(Code::SigningKeyMissing)?;
     let envelope = payload.sign(key);
     let signed = envelope.payload_unverified().map_err(ApiError::from)?;
@@ -239,9 +261,10 @@ async fn insert(
                  probe_tries = probe_tries + case when $17 then 1 else 0 end
              where id = $3)
          insert into task (id, op_id, issue, node_id, node_epoch, seq, task_type, type_version, keyid, envelope,
-                           payload_sha256, intent_sha256, state, actor_ref, correlation_id, created_at, start_by)
+                           payload_sha256, intent_sha256, state, actor_ref, correlation_id, created_at, start_by,
+                           slots)
          values ($1, $2, (select count(*)::int from task where op_id = $2), $3, $4, $5, $6, $7, $8, $9,
-                 $10, $11, 'queued', $12, $13, $14, $15)",
+                 $10, $11, 'queued', $12, $13, $14, $15, $18)",
     )
     .bind(payload.task_id.uuid())
     .bind(payload.op_id.uuid())
@@ -260,6 +283,7 @@ async fn insert(
     .bind(OffsetDateTime::from(payload.start_by))
     .bind(counters.op)
     .bind(payload.task_type == TaskType::HealthProbe.as_str())
+    .bind(slots)
     .execute(change.conn())
     .await?;
     // The signature log: which key signed which bytes for which node, in the same transaction.

@@ -5,13 +5,15 @@ use base::Change;
 use base::http::{Answer, ApiError};
 use base::tx::Actor;
 use base::wake::Topic;
+use model::dsse;
+use model::envelope::TaskPayload;
 use model::id::TaskId;
 use model::key::PublicKey;
 use model::node_api::{ResultAnswer, ResultRequest};
 use model::outcome::{Outcome, ResultPayload};
 use model::signal::Code;
 use model::state::TaskState;
-use model::task::{TaskType, health_probe};
+use model::task::{Task, TaskType, health_probe, topology_discover};
 use serde_json::json;
 use time::OffsetDateTime;
 
@@ -20,6 +22,7 @@ use crate::Fleet;
 use crate::identity::NodeCaller;
 use crate::metrics::{ALARMS, TASKS_ENDED};
 use crate::node::{NodeRow, state, store as nodes};
+use crate::slot;
 
 pub async fn land(
     fleet: &Fleet,
@@ -83,13 +86,17 @@ async fn attempt(
     let to = end_of(&result, &row)?;
     write(&mut change, &row, &result, to, bytes).await?;
     let revoked = result.code == Some(Code::KeyRevoked) && reissue::key_is_revoked(fleet, &mut change, &row).await?;
+    let mut again = None;
     if revoked {
-        reissue::again(fleet, &mut change, &row).await?;
+        again = reissue::again(fleet, &mut change, &row).await?;
     } else if result.outcome == Outcome::Refused {
         // A node that will not take what we signed: somebody wrote into our queue, or keys and clocks disagree.
         metrics::counter!(ALARMS, "code" => result.code.map_or("refused", Code::as_str)).increment(1);
     }
-    consequences(&mut change, &node, &row, &result, to).await?;
+    // What is issued again goes on.
+    if again.is_none() {
+        consequences(fleet, &mut change, &node, &row, &result, to).await?;
+    }
     metrics::counter!(TASKS_ENDED, "type" => row.task_type.clone(), "state" => to.as_str()).increment(1);
     change.commit().await?;
     Ok(ResultAnswer { duplicate: false })
@@ -200,8 +207,9 @@ async fn write(
     Ok(())
 }
 
-/// What the end of a task means for its node.
+/// What the end of a task means for its node and its slots.
 async fn consequences(
+    fleet: &Fleet,
     change: &mut Change,
     node: &NodeRow,
     row: &TaskRow,
@@ -223,7 +231,18 @@ async fn consequences(
             };
             let at = change.at();
             nodes::probed(change.conn(), node.id(), &output, at).await?;
-            state::proved(change, node).await
+            state::proved(fleet, change, node.id()).await
+        }
+        (TaskType::TopologyDiscover, TaskState::Succeeded) => {
+            let output = result
+                .output
+                .as_ref()
+                .map(|raw| serde_json::from_str::<topology_discover::Output>(raw.get()));
+            let Some(Ok(output)) = output else {
+                return Err(Code::ResultMalformed.into());
+            };
+            slot::discovery::landed(change, node.id(), &output).await?;
+            state::proved(fleet, change, node.id()).await
         }
         // Neither made nor taken back: what is left on the host has to be looked at.
         (TaskType::ProvisionUser, TaskState::Failed) if result.code == Some(Code::Stuck) => {
@@ -235,11 +254,32 @@ async fn consequences(
             change.also("node.quarantine", node.id());
             state::quarantine(change, node, "a tenant's account could not be proved absent").await
         }
+        // These concern slots, which their proofs speak for; the node goes on.
+        (TaskType::VmProvision | TaskType::VmRelease, _) => match signed_task(change, row, result).await? {
+            Some(signed) => slot::landed(change, node, row, &signed, result, to).await,
+            // Somebody has changed our rows: nobody knows what was asked, so nobody gets these slots.
+            None => slot::lost(change, node.id(), &[row.id]).await,
+        },
         (
-            TaskType::HealthProbe | TaskType::ProvisionUser | TaskType::DeprovisionUser | TaskType::TopologyDiscover,
+            TaskType::HealthProbe
+            | TaskType::TopologyDiscover
+            | TaskType::ProvisionUser
+            | TaskType::DeprovisionUser
+            | TaskType::VmPower,
             _,
         ) => Ok(()),
-        // These concern slots, which their proofs speak for; the node goes on.
-        (TaskType::VmProvision | TaskType::VmRelease | TaskType::VmPower, _) => Ok(()),
     }
+}
+
+/// The task as the executor has answered it: by the digest that it signed, not by what the row may say by now.
+async fn signed_task(change: &mut Change, row: &TaskRow, result: &ResultPayload) -> Answer<Option<Task>> {
+    let envelope = store::handed_out(change.conn(), row.id()).await?;
+    if envelope.payload_digest() != result.payload_sha256 {
+        return Ok(None);
+    }
+    let Ok(bytes) = envelope.payload_unverified() else {
+        return Ok(None);
+    };
+    let payload: Option<TaskPayload> = dsse::parse_payload(&bytes).ok();
+    Ok(payload.and_then(|p| Task::parse(&p.task_type, p.type_version, &p.params).ok()))
 }

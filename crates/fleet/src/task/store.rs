@@ -13,6 +13,8 @@ use sqlx::{PgConnection, PgPool};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
+use crate::slot;
+
 #[derive(Clone, Debug, sqlx::FromRow)]
 pub struct TaskRow {
     pub id: Uuid,
@@ -189,6 +191,18 @@ pub async fn young_probe(conn: &mut PgConnection, node: NodeId, after: Timestamp
     .await
 }
 
+/// A discovery of this node that has not ended.
+pub async fn open_discovery(conn: &mut PgConnection, node: NodeId) -> sqlx::Result<Option<Uuid>> {
+    sqlx::query_scalar(
+        "select id from task where node_id = $1 and task_type = $2 and state in ('queued', 'dispatched', 'started', 'unknown')
+         order by seq desc limit 1",
+    )
+    .bind(node.uuid())
+    .bind(TaskType::TopologyDiscover.as_str())
+    .fetch_optional(conn)
+    .await
+}
+
 /// The envelope in the row, as a node is or was given it. What is no envelope becomes one that no node accepts.
 pub async fn handed_out(conn: &mut PgConnection, id: TaskId) -> sqlx::Result<Envelope> {
     let bytes: Vec<u8> = sqlx::query_scalar("select envelope from task where id = $1")
@@ -207,7 +221,7 @@ pub(super) fn readable(bytes: &[u8]) -> Envelope {
 }
 
 /// The node is gone or has a new epoch: what was open on it ends as lost.
-pub async fn lose(change: &mut Change, node: NodeId, keep_epoch: Option<u64>) -> sqlx::Result<()> {
+pub async fn lose(change: &mut Change, node: NodeId, keep_epoch: Option<u64>) -> Answer<()> {
     let at = OffsetDateTime::from(change.at());
     let lost: Vec<Overdue> = sqlx::query_as(
         "update task set state = 'failed', code = $3, detail = 'the node was removed or enrolled again', ended_at = $4,
@@ -225,6 +239,8 @@ pub async fn lose(change: &mut Change, node: NodeId, keep_epoch: Option<u64>) ->
     for task in &lost {
         ended(change, task, TaskState::Failed, Code::NodeLost);
     }
+    let ids: Vec<Uuid> = lost.iter().map(|task| task.id).collect();
+    slot::lost(change, node, &ids).await?;
     change.wake(Topic::Tasks).wake(Topic::Progress);
     Ok(())
 }
@@ -243,7 +259,7 @@ pub async fn cancel(change: &mut Change, row: &TaskRow) -> Answer<()> {
     let takes_away = row
         .task_type
         .parse::<TaskType>()
-        .is_ok_and(|task_type| task_type.spec().destroys_data);
+        .is_ok_and(TaskType::takes_away);
     if takes_away {
         return Err(
             ApiError::new(Code::StateConflict).message("a task that takes a tenant's things away is not cancelled")

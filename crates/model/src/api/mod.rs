@@ -3,6 +3,7 @@
 mod access;
 mod audit;
 mod node;
+mod slot;
 mod task;
 mod trust;
 
@@ -11,6 +12,7 @@ pub use audit::{AuditBreak, AuditRow, AuditVerdict};
 pub use node::{
     CertificateView, Enrolment, NodeCondition, NodeCreate, NodeEnrol, NodeModeChange, NodeReason, NodeView,
 };
+pub use slot::{SlotDifference, SlotFault, SlotProofView, SlotQuarantine, SlotView, TopologyView};
 pub use task::{TaskTypeView, TaskView};
 pub use trust::{
     BehindView, DelegationView, ManifestView, RotationView, TrustDelegate, TrustKeyView, TrustRevoke, TrustRotate,

@@ -138,6 +138,30 @@ macro_rules! registry {
 for_each_task!(registry);
 
 impl TaskType {
+    /// Does it give a tenant something? Then its node has to be ready.
+    pub const fn gives(self) -> bool {
+        match self {
+            TaskType::ProvisionUser | TaskType::VmProvision => true,
+            TaskType::HealthProbe
+            | TaskType::DeprovisionUser
+            | TaskType::VmRelease
+            | TaskType::VmPower
+            | TaskType::TopologyDiscover => false,
+        }
+    }
+
+    /// Does it take a tenant's things away? Then it is never stopped, and needs no wish that is still standing.
+    pub const fn takes_away(self) -> bool {
+        match self {
+            TaskType::DeprovisionUser | TaskType::VmRelease => true,
+            TaskType::HealthProbe
+            | TaskType::ProvisionUser
+            | TaskType::VmProvision
+            | TaskType::VmPower
+            | TaskType::TopologyDiscover => false,
+        }
+    }
+
     pub const fn as_str(self) -> &'static str {
         self.spec().name
     }

@@ -11,6 +11,11 @@ impl Nonce {
         Self(bytes)
     }
 
+    /// One that nobody can know beforehand.
+    pub fn fresh() -> Self {
+        Self(rand::random())
+    }
+
     /// The nonce of an undo, which has no release of its own.
     pub fn of_task(task: TaskId) -> Self {
         Self(*Sha256::of(task.to_string().as_bytes()).as_bytes())

@@ -1,0 +1,185 @@
+//! What the end of a task means for the slots it was about. A slot is free again when the executor has signed, for this
+//! slot's own disk and functions, that nothing of a tenant is left; everything else is quarantine.
+
+use base::Change;
+use base::http::Answer;
+use model::id::{NodeId, OpId};
+use model::outcome::{Outcome, ResultPayload};
+use model::proof::{ResetProof, WipeProof};
+use model::signal::Code;
+use model::state::TaskState;
+use model::task::{Task, TaskType};
+use model::value::Nonce;
+use serde_json::json;
+use sqlx::types::Json;
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use super::state::{self, Clears};
+use super::store::{self, SlotRow};
+use crate::metrics::ALARMS;
+use crate::node::{self, NodeRow};
+use crate::task::TaskRow;
+
+/// A task has ended as its executor signed it.
+pub(crate) async fn landed(
+    change: &mut Change,
+    node: &NodeRow,
+    task: &TaskRow,
+    signed: &Task,
+    result: &ResultPayload,
+    to: TaskState,
+) -> Answer<()> {
+    let (slots, nonce, task_type) = match signed {
+        // A VM that stands: its slots stay its tenant's.
+        Task::VmProvision(_) if to == TaskState::Succeeded => return Ok(()),
+        Task::VmProvision(params) => (&params.slots, Nonce::of_task(task.id()), TaskType::VmProvision),
+        Task::VmRelease(params) => (&params.slots, params.release_nonce, TaskType::VmRelease),
+        Task::HealthProbe(_)
+        | Task::TopologyDiscover(_)
+        | Task::ProvisionUser(_)
+        | Task::DeprovisionUser(_)
+        | Task::VmPower(_) => return Ok(()),
+    };
+    let ids: Vec<Uuid> = slots.iter().map(|slot| slot.slot_id.uuid()).collect();
+    for slot in store::these(change.conn(), node.id(), &ids).await? {
+        let proved = prove(change, &slot, task, result, nonce).await?;
+        let good_end = match task_type {
+            TaskType::VmRelease => to == TaskState::Succeeded && proved.is_some_and(|proof| proof.kind == "wipe"),
+            _ => proved.is_some(),
+        };
+        match proved {
+            Some(proof) if good_end => {
+                let why = if proof.kind == "wipe" { "wiped, with proof" } else { "its disk was never touched" };
+                state::free(change, &slot, proof, why).await?;
+            }
+            _ => {
+                let code = result.code.unwrap_or(Code::WipeUnproved);
+                let what = if task_type == TaskType::VmRelease { "its release" } else { "a provision" };
+                let reason = format!("{what} ended {to} without a clean proof: {}", result.detail.as_deref().unwrap_or(code.as_str()));
+                metrics::counter!(ALARMS, "code" => code.as_str()).increment(1);
+                state::quarantine(change, &slot, code, &shortened(&reason)).await?;
+            }
+        }
+    }
+    let row = node::store::lock(change, node.id()).await?.ok_or(Code::NotFound)?;
+    node::state::emptied(change, &row).await
+}
+
+/// Tasks that nobody will ever hear of again, with what they were about: if their node was given one of them, its slots
+/// are in a state that nobody knows.
+pub(crate) async fn lost(change: &mut Change, node: NodeId, tasks: &[Uuid]) -> Answer<()> {
+    let ids: Vec<Uuid> = sqlx::query_scalar("select distinct unnest(slots) from task where id = any($1) and fence is not null")
+        .bind(tasks)
+        .fetch_all(change.conn())
+        .await?;
+    for slot in store::these(change.conn(), node, &ids).await? {
+        if slot.dirty_op.is_some() {
+            let reason = "its node was removed or enrolled again in the middle of a task";
+            state::quarantine(change, &slot, Code::NodeLost, reason).await?;
+        }
+    }
+    Ok(())
+}
+
+/// A reason is kept for ever: it fits a line.
+fn shortened(reason: &str) -> String {
+    reason.chars().take(400).collect()
+}
+
+/// Keeps what was signed about the slot, and says which of it makes the slot clean.
+async fn prove(
+    change: &mut Change,
+    slot: &SlotRow,
+    task: &TaskRow,
+    result: &ResultPayload,
+    nonce: Nonce,
+) -> Answer<Option<Clears>> {
+    let (wipes, resets, untouched) = match &result.proofs {
+        Some(proofs) => (proofs.wipe.as_slice(), proofs.reset.as_slice(), proofs.disk_untouched),
+        None => (&[][..], &[][..], false),
+    };
+    let devices: Vec<&str> = std::iter::once(slot.pci_address.as_str()).chain(slot.fabric_device.as_deref()).collect();
+    let mut reset_of = Vec::new();
+    for proof in resets {
+        let address = proof.pci_address.to_string();
+        if devices.contains(&address.as_str()) {
+            let clean = is_reset(proof);
+            insert(change, slot, task, &Row { kind: "reset", subject: &address, clean, wipe: None, proof: json!(proof) }).await?;
+            reset_of.extend(clean.then_some(address));
+        }
+    }
+    let all_reset = devices.iter().all(|device| reset_of.iter().any(|reset| reset == device));
+    let mut clears = None;
+    for proof in wipes.iter().filter(|proof| proof.slot_id == slot.id() && is_of(proof, slot)) {
+        let clean = proof.is_clean() && proof.nonce == nonce;
+        let row = Row { kind: "wipe", subject: proof.serial.as_str(), clean, wipe: Some(proof), proof: json!(proof) };
+        let no = insert(change, slot, task, &row).await?;
+        if clean && all_reset {
+            clears = Some(Clears { no, kind: "wipe", op: task.op_id.into() });
+        }
+    }
+    // What never began cannot have written; but only this task speaks for its operation if no other was given out.
+    let never_began = matches!(result.outcome, Outcome::Refused | Outcome::Expired) && task.task_type != TaskType::VmRelease.as_str();
+    if clears.is_none() && wipes.is_empty() && (untouched || never_began) && speaks_alone(change, slot, task).await? {
+        let proof = json!({ "disk_untouched": untouched, "outcome": result.outcome, "code": result.code });
+        let no = insert(change, slot, task, &Row { kind: "untouched", subject: "", clean: true, wipe: None, proof }).await?;
+        clears = Some(Clears { no, kind: "untouched", op: OpId::from(task.op_id) });
+    }
+    Ok(clears)
+}
+
+fn is_of(proof: &WipeProof, slot: &SlotRow) -> bool {
+    proof.serial.as_str() == slot.nvme_serial
+        && proof.wwn.as_str() == slot.nvme_wwn
+        && i64::try_from(proof.size_bytes) == Ok(slot.nvme_size_bytes)
+}
+
+fn is_reset(proof: &ResetProof) -> bool {
+    proof.rc == 0 && proof.config_readable && proof.power_state == "D0" && proof.driver.as_deref() == Some("vfio-pci")
+}
+
+/// Is the slot dirty by this task's operation, of which no other task has begun?
+async fn speaks_alone(change: &mut Change, slot: &SlotRow, task: &TaskRow) -> sqlx::Result<bool> {
+    if slot.dirty_op != Some(task.op_id) {
+        return Ok(false);
+    }
+    sqlx::query_scalar(
+        "select not exists (select from task where op_id = $1 and id <> $2 and fence is not null
+                              and (started_at is not null or ended_at is null))",
+    )
+    .bind(task.op_id)
+    .bind(task.id)
+    .fetch_one(change.conn())
+    .await
+}
+
+struct Row<'a> {
+    kind: &'static str,
+    subject: &'a str,
+    clean: bool,
+    wipe: Option<&'a WipeProof>,
+    proof: serde_json::Value,
+}
+
+async fn insert(change: &mut Change, slot: &SlotRow, task: &TaskRow, row: &Row<'_>) -> sqlx::Result<i64> {
+    let at = OffsetDateTime::from(change.at());
+    sqlx::query_scalar(
+        "insert into slot_proof (slot_id, task_id, op_id, kind, subject, clean, disk_serial, disk_wwn, disk_size_bytes,
+                                 proof, created_at)
+         values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) returning no",
+    )
+    .bind(slot.id)
+    .bind(task.id)
+    .bind(task.op_id)
+    .bind(row.kind)
+    .bind(row.subject)
+    .bind(row.clean)
+    .bind(row.wipe.map(|wipe| wipe.serial.as_str()))
+    .bind(row.wipe.map(|wipe| wipe.wwn.as_str()))
+    .bind(row.wipe.map(|wipe| wipe.size_bytes as i64))
+    .bind(Json(&row.proof))
+    .bind(at)
+    .fetch_one(change.conn())
+    .await
+}

@@ -1,0 +1,115 @@
+//! Who gets which slots. All slots of one lease are on one node; a slot with a fault, of a node that is not ready or in
+//! the other mode, is nobody's. That no slot has two leases is the database's promise, not ours.
+
+use base::Change;
+use base::http::{Answer, ApiError};
+use model::id::{AllocationId, NodeId};
+use model::signal::Code;
+use model::state::{NodeMode, NodeState, SlotState};
+use serde_json::json;
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use super::store::{self, SlotRow};
+use super::state;
+use crate::node;
+
+/// Reserves so many slots of one node for an allocation, on the node with the fewest to spare that has enough.
+pub async fn reserve(change: &mut Change, allocation: AllocationId, count: u32) -> Answer<Vec<SlotRow>> {
+    let nodes: Vec<Uuid> = sqlx::query_scalar(
+        "select s.node_id from slot s join node n on n.id = s.node_id
+         where s.state = 'free' and s.fault is null and n.state = 'ready' and n.mode = 'slice'
+         group by s.node_id having count(*) >= $1 order by count(*), s.node_id limit 20",
+    )
+    .bind(i64::from(count))
+    .fetch_all(change.conn())
+    .await?;
+    for id in nodes {
+        if let Some(slots) = reserve_on(change, allocation, id.into(), count).await? {
+            return Ok(slots);
+        }
+    }
+    let what = format!("no ready node has {count} free slots");
+    Err(ApiError::new(Code::SlotUnavailable).message(what))
+}
+
+/// The same on one node; none if it has fewer by now.
+pub async fn reserve_on(
+    change: &mut Change,
+    allocation: AllocationId,
+    node: NodeId,
+    count: u32,
+) -> Answer<Option<Vec<SlotRow>>> {
+    let row = node::state::lock(change, node).await?;
+    if row.state()? != NodeState::Ready || row.mode != NodeMode::Slice.as_str() {
+        return Ok(None);
+    }
+    let mut slots = store::of_node(&mut *change.conn(), node).await?;
+    slots.retain(|slot| slot.state == SlotState::Free.as_str() && slot.fault.is_none());
+    slots.truncate(count as usize);
+    if count == 0 || slots.len() < count as usize {
+        return Ok(None);
+    }
+    let at = OffsetDateTime::from(change.at());
+    for slot in &slots {
+        sqlx::query(
+            "with made as (insert into lease (id, node_id, slot_id, allocation_id, since) values ($1, $2, $3, $4, $5))
+             update slot set lease_id = $1, state = 'reserved' where id = $3",
+        )
+        .bind(Uuid::now_v7())
+        .bind(slot.node_id)
+        .bind(slot.id)
+        .bind(allocation.uuid())
+        .bind(at)
+        .execute(change.conn())
+        .await?;
+        change
+            .also("slot.reserve", slot.id())
+            .detail(json!({ "allocation": allocation }));
+        state::enter(change, slot, SlotState::Reserved, "reserved for an allocation").await?;
+    }
+    Ok(Some(slots))
+}
+
+/// Gives back what was promised and never begun. A slot that a node was given a task for is not among them.
+pub async fn unreserve(change: &mut Change, allocation: AllocationId) -> Answer<Vec<SlotRow>> {
+    let nodes: Vec<Uuid> =
+        sqlx::query_scalar("select distinct node_id from lease where allocation_id = $1 and ended_at is null and slot_id is not null")
+            .bind(allocation.uuid())
+            .fetch_all(change.conn())
+            .await?;
+    let mut given_back = Vec::new();
+    for node in nodes.into_iter().map(NodeId::from) {
+        let row = node::store::lock(change, node).await?.ok_or(Code::NotFound)?;
+        let slots = store::of_node(&mut *change.conn(), node).await?;
+        for slot in slots {
+            let theirs = slot.allocation_id == Some(allocation.uuid());
+            if !theirs || slot.state()? != SlotState::Reserved || is_queued(change, &slot).await? {
+                continue;
+            }
+            state::end_lease(change, &slot, "nothing was begun").await?;
+            change.also("slot.unreserve", slot.id()).detail(json!({ "allocation": allocation }));
+            state::enter(change, &slot, SlotState::Free, "nothing was begun").await?;
+            given_back.push(slot);
+        }
+        node::state::emptied(change, &row).await?;
+    }
+    Ok(given_back)
+}
+
+/// Is there a task for it that a node may still be given?
+async fn is_queued(change: &mut Change, slot: &SlotRow) -> sqlx::Result<bool> {
+    sqlx::query_scalar("select exists (select from task where node_id = $1 and state = 'queued' and $2 = any(slots))")
+        .bind(slot.node_id)
+        .bind(slot.id)
+        .fetch_one(change.conn())
+        .await
+}
+
+/// Slots of this node that somebody has.
+pub(crate) async fn open_on(change: &mut Change, node: NodeId) -> sqlx::Result<i64> {
+    sqlx::query_scalar("select count(*) from lease where node_id = $1 and ended_at is null")
+        .bind(node.uuid())
+        .fetch_one(change.conn())
+        .await
+}

@@ -1,0 +1,113 @@
+//! A quarantined slot is wiped again: the release of what it belonged to, once more, under an intent of its own. Asking
+//! twice is asking once.
+
+use base::Change;
+use base::http::{Answer, ApiError};
+use model::dsse::Envelope;
+use model::id::{AllocationId, ProjectId, TaskId, derive_op};
+use model::intent::{Intent, Wish};
+use model::signal::Code;
+use model::state::SlotState;
+use model::task::{Task, TaskType, vm_release};
+use model::value::{Name, Nonce};
+use uuid::Uuid;
+
+use super::store::{self, SlotRow};
+use crate::Fleet;
+use crate::intent::{Authorised, sign};
+use crate::task::{Ask, Cover, enqueue};
+
+pub(super) async fn rewipe(fleet: &Fleet, change: &mut Change, slot: &SlotRow) -> Answer<TaskId> {
+    if slot.state()? != SlotState::Quarantined {
+        let what = format!("{} is {}, not quarantined", slot.id().short(), slot.state);
+        return Err(ApiError::new(Code::StateConflict).message(what));
+    }
+    if let Some(open) = under_way(change, slot).await? {
+        return Ok(open.into());
+    }
+    let last = last_tenant(fleet, change, slot).await?;
+    let slots: Vec<_> = last.slots.iter().map(SlotRow::as_signed).collect::<Answer<_>>()?;
+    let authorised = Authorised {
+        allocation: last.allocation,
+        project: last.project,
+        generation: last.generation + 1,
+        wish: Wish::Wipe {
+            node_id: slot.node(),
+            vm_name: last.vm_name.clone(),
+            slots: slots.clone(),
+        },
+    };
+    let (_, sha256) = sign(fleet, change, &authorised).await?;
+    let op = derive_op(last.allocation, TaskType::VmRelease.as_str(), authorised.generation);
+    let task = Task::VmRelease(vm_release::Params {
+        allocation_id: last.allocation,
+        vm_name: last.vm_name,
+        slots,
+        graceful_timeout_seconds: 30,
+        wipe: true,
+        release_nonce: Nonce::fresh(),
+    });
+    let cover = Cover::Intent { sha256, op };
+    enqueue(fleet, change, &Ask { node: slot.node(), task, cover }).await
+}
+
+async fn under_way(change: &mut Change, slot: &SlotRow) -> sqlx::Result<Option<Uuid>> {
+    sqlx::query_scalar(
+        "select id from task where node_id = $1 and $2 = any(slots) and task_type = $3
+           and state in ('queued', 'dispatched', 'started', 'unknown') order by seq desc limit 1",
+    )
+    .bind(slot.node_id)
+    .bind(slot.id)
+    .bind(TaskType::VmRelease.as_str())
+    .fetch_optional(change.conn())
+    .await
+}
+
+/// Whom the slot belonged to last, and what else of theirs is still in quarantine: the host's own lease is theirs.
+struct LastTenant {
+    allocation: AllocationId,
+    project: ProjectId,
+    generation: u32,
+    vm_name: Name,
+    slots: Vec<SlotRow>,
+}
+
+async fn last_tenant(fleet: &Fleet, change: &mut Change, slot: &SlotRow) -> Answer<LastTenant> {
+    // By what a task was signed for: a wipe of a slot that no tenant ever had counts too.
+    let last: Option<(Uuid, i32, Vec<u8>, Vec<u8>, Vec<Uuid>)> = sqlx::query_as(
+        "select i.allocation_id, (select max(generation) from intent g where g.allocation_id = i.allocation_id),
+                i.envelope, i.wish, t.slots
+         from task t join intent i on i.sha256 = t.intent_sha256
+         where t.node_id = $1 and $2 = any(t.slots) order by t.created_at desc, t.id desc limit 1",
+    )
+    .bind(slot.node_id)
+    .bind(slot.id)
+    .fetch_optional(change.conn())
+    .await?;
+    let Some((allocation, generation, envelope, wish, ids)) = last else {
+        let short = slot.id().short().replace('_', "-");
+        return Ok(LastTenant {
+            allocation: AllocationId::new(),
+            project: ProjectId::from(Uuid::nil()),
+            generation: 0,
+            vm_name: format!("wipe-{short}").parse().map_err(ApiError::internal)?,
+            slots: vec![slot.clone()],
+        });
+    };
+    let envelope = Envelope::parse(&envelope).map_err(|_| Code::IntentInvalid)?;
+    let intent = Intent::open(&envelope, &fleet.keyring().intent_public())?;
+    let vm_name = match serde_json::from_slice(&wish).map_err(|_| Code::IntentInvalid)? {
+        Wish::Slice { params, .. } => params.vm_name,
+        Wish::Wipe { vm_name, .. } => vm_name,
+        Wish::Machine { .. } | Wish::Power { .. } => return Err(Code::IntentInvalid.into()),
+    };
+    let mut slots = store::these(change.conn(), slot.node(), &ids).await?;
+    slots.retain(|other| other.state == SlotState::Quarantined.as_str());
+    Ok(LastTenant {
+        allocation: allocation.into(),
+        project: intent.project_id,
+        generation: generation as u32,
+        vm_name,
+        slots,
+    })
+}

@@ -1,0 +1,210 @@
+//! Rows of slots. Whoever changes one holds its node's lock: the order in which everybody locks.
+
+use base::http::{Answer, ApiError, Page};
+use model::id::{NodeId, SlotId};
+use model::state::SlotState;
+use model::task::slot::Slot;
+use model::task::topology_discover::{Blocker, GpuDevice, Output};
+use serde::de::DeserializeOwned;
+use sqlx::{PgConnection, PgExecutor, PgPool};
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+#[derive(Clone, Debug, sqlx::FromRow)]
+pub struct SlotRow {
+    pub id: Uuid,
+    pub node_id: Uuid,
+    pub node_name: String,
+    pub simulated: bool,
+    pub slot_index: i32,
+    pub pci_address: String,
+    pub fabric_device: Option<String>,
+    pub nvme_device: String,
+    pub nvme_serial: String,
+    pub nvme_wwn: String,
+    pub nvme_size_bytes: i64,
+    pub numa_node: Option<i32>,
+    pub vcpu_count: i32,
+    pub memory_mib: i64,
+    pub mac_address: String,
+    pub private_ip: String,
+    pub gpu: serde_json::Value,
+    pub baseline: Option<serde_json::Value>,
+    pub blockers: serde_json::Value,
+    pub warnings: serde_json::Value,
+    pub fault: Option<String>,
+    pub fault_detail: Option<String>,
+    pub fault_since: Option<OffsetDateTime>,
+    pub seen_at: OffsetDateTime,
+    pub approved_at: Option<OffsetDateTime>,
+    pub approved_by: Option<String>,
+    pub state: String,
+    pub state_since: OffsetDateTime,
+    pub state_reason: Option<String>,
+    pub lease_id: Option<Uuid>,
+    pub dirty_op: Option<Uuid>,
+    pub quarantine_no: Option<i64>,
+    pub created_at: OffsetDateTime,
+    pub version: i64,
+    /// Of the open lease.
+    pub allocation_id: Option<Uuid>,
+    pub quarantine_code: Option<String>,
+    pub quarantine_reason: Option<String>,
+    pub quarantine_since: Option<OffsetDateTime>,
+    pub wiped_at: Option<OffsetDateTime>,
+}
+
+/// What a column holds, as the type that wrote it.
+fn read<T: DeserializeOwned>(json: &serde_json::Value) -> Option<T> {
+    serde_json::from_value(json.clone()).ok()
+}
+
+impl SlotRow {
+    pub fn id(&self) -> SlotId {
+        self.id.into()
+    }
+
+    pub fn node(&self) -> NodeId {
+        self.node_id.into()
+    }
+
+    pub fn state(&self) -> Answer<SlotState> {
+        self.state.parse().map_err(ApiError::internal)
+    }
+
+    /// None where another release wrote another shape.
+    pub fn gpu(&self) -> Option<GpuDevice> {
+        read(&self.gpu)
+    }
+
+    pub fn approved_gpu(&self) -> Option<GpuDevice> {
+        self.baseline.as_ref().and_then(read)
+    }
+
+    pub fn blockers(&self) -> Vec<Blocker> {
+        read(&self.blockers).unwrap_or_default()
+    }
+
+    pub fn warnings(&self) -> Vec<Blocker> {
+        read(&self.warnings).unwrap_or_default()
+    }
+
+    /// As a signed task names it.
+    pub fn as_signed(&self) -> Answer<Slot> {
+        let parsed = || -> anyhow::Result<Slot> {
+            Ok(Slot {
+                slot_id: self.id(),
+                slot_index: u32::try_from(self.slot_index)?,
+                pci_address: self.pci_address.parse()?,
+                fabric_device: self.fabric_device.as_deref().map(str::parse).transpose()?,
+                nvme_device: self.nvme_device.parse()?,
+                nvme_serial: self.nvme_serial.parse()?,
+                nvme_wwn: self.nvme_wwn.parse()?,
+                nvme_size_bytes: u64::try_from(self.nvme_size_bytes)?,
+                // A host that does not say has one.
+                numa_node: u32::try_from(self.numa_node.unwrap_or(0))?,
+                vcpu_count: u32::try_from(self.vcpu_count)?,
+                memory_mib: u64::try_from(self.memory_mib)?,
+                mac_address: self.mac_address.parse()?,
+                private_ip: self.private_ip.parse()?,
+            })
+        };
+        parsed().map_err(ApiError::internal)
+    }
+}
+
+macro_rules! select_slot {
+    ($rest:literal) => {
+        concat!(
+            "select s.*, n.name as node_name, n.simulated, l.allocation_id, q.code as quarantine_code,
+                    q.reason as quarantine_reason, q.since as quarantine_since,
+                    (select max(created_at) from slot_proof p where p.slot_id = s.id and p.kind = 'wipe' and p.clean) as wiped_at
+             from slot s join node n on n.id = s.node_id left join lease l on l.id = s.lease_id
+             left join slot_quarantine q on q.no = s.quarantine_no ",
+            $rest
+        )
+    };
+}
+
+pub async fn get(pool: &PgPool, id: SlotId) -> sqlx::Result<Option<SlotRow>> {
+    sqlx::query_as(select_slot!("where s.id = $1"))
+        .bind(id.uuid())
+        .fetch_optional(pool)
+        .await
+}
+
+/// Of a node, in their order. Under the node's lock they stay as they are.
+pub async fn of_node(from: impl PgExecutor<'_>, node: NodeId) -> sqlx::Result<Vec<SlotRow>> {
+    sqlx::query_as(select_slot!("where s.node_id = $1 order by s.slot_index, s.id"))
+        .bind(node.uuid())
+        .fetch_all(from)
+        .await
+}
+
+/// These of a node's, in their order.
+pub async fn these(conn: &mut PgConnection, node: NodeId, ids: &[Uuid]) -> sqlx::Result<Vec<SlotRow>> {
+    sqlx::query_as(select_slot!(
+        "where s.node_id = $1 and s.id = any($2) order by s.slot_index, s.id"
+    ))
+    .bind(node.uuid())
+    .bind(ids)
+    .fetch_all(conn)
+    .await
+}
+
+/// What a list is narrowed to.
+#[derive(Clone, Debug, Default)]
+pub struct Filter {
+    pub node: Option<NodeId>,
+    pub state: Option<SlotState>,
+}
+
+pub async fn list(pool: &PgPool, filter: &Filter, page: &Page) -> sqlx::Result<Vec<SlotRow>> {
+    let (at, id) = page.after_parts();
+    sqlx::query_as(select_slot!(
+        "where ($1::uuid is null or s.node_id = $1) and ($2::text is null or s.state = $2) and n.state <> 'removed'
+           and ($3::timestamptz is null or (s.created_at, s.id) < ($3, $4))
+         order by s.created_at desc, s.id desc limit $5"
+    ))
+    .bind(filter.node.map(|node| node.uuid()))
+    .bind(filter.state.map(SlotState::as_str))
+    .bind(at)
+    .bind(id)
+    .bind(page.fetch())
+    .fetch_all(pool)
+    .await
+}
+
+#[derive(Clone, Debug, sqlx::FromRow)]
+pub struct ProofRow {
+    pub no: i64,
+    pub slot_id: Uuid,
+    pub task_id: Uuid,
+    pub op_id: Uuid,
+    pub kind: String,
+    pub subject: String,
+    pub clean: bool,
+    pub proof: serde_json::Value,
+    pub created_at: OffsetDateTime,
+}
+
+/// Newest first; a page goes on below a number.
+pub async fn proofs(pool: &PgPool, slot: SlotId, page: &Page) -> sqlx::Result<Vec<ProofRow>> {
+    let below = page.after.map(|(_, no)| no.as_u128() as i64);
+    sqlx::query_as("select * from slot_proof where slot_id = $1 and ($2::bigint is null or no < $2) order by no desc limit $3")
+        .bind(slot.uuid())
+        .bind(below)
+        .bind(page.fetch())
+        .fetch_all(pool)
+        .await
+}
+
+/// The latest discovery. One that another release wrote in another shape has to be made again.
+pub async fn topology(pool: &PgPool, node: NodeId) -> sqlx::Result<Option<(Output, OffsetDateTime)>> {
+    let row: Option<(serde_json::Value, OffsetDateTime)> =
+        sqlx::query_as("select found, discovered_at from node_topology where node_id = $1")
+            .bind(node.uuid())
+            .fetch_optional(pool)
+            .await?;
+    Ok(row.and_then(|(found, at)| Some((read(&found)?, at))))
+}
