@@ -19,6 +19,7 @@ grant insert, select, update on audit_head to gpuaas_sealer
 grant insert, select, update on certificate to gpuaas_app
 grant insert, select, update on enrolment to gpuaas_app
 grant insert, select, update on node to gpuaas_app
+grant insert, select, update on node_topology to gpuaas_app
 grant select on audit to gpuaas_sealer
 grant select on audit_head to gpuaas_app
 grant select on audit_seal to gpuaas_app
@@ -231,7 +232,6 @@ table node column state_reason text
 table node column state_since timestamp with time zone not null
 table node column task_seq bigint not null default 0
 table node column task_types jsonb not null default '[]'::jsonb
-table node column topology jsonb
 table node column topology_at timestamp with time zone
 table node column trouble text
 table node column trouble_since timestamp with time zone
@@ -259,6 +259,13 @@ table node_session constraint node_session_pkey PRIMARY KEY (node_id, id)
 table node_session index CREATE INDEX node_session_by_time ON public.node_session USING btree (node_id, opened_at DESC)
 table node_session index CREATE UNIQUE INDEX node_session_pkey ON public.node_session USING btree (node_id, id)
 table node_session owner gpuaas_owner
+table node_topology column discovered_at timestamp with time zone not null
+table node_topology column found jsonb not null
+table node_topology column node_id uuid not null
+table node_topology constraint node_topology_node_id_fkey FOREIGN KEY (node_id) REFERENCES node(id)
+table node_topology constraint node_topology_pkey PRIMARY KEY (node_id)
+table node_topology index CREATE UNIQUE INDEX node_topology_pkey ON public.node_topology USING btree (node_id)
+table node_topology owner gpuaas_owner
 table outbox column correlation_id uuid not null
 table outbox column created_at timestamp with time zone not null
 table outbox column data jsonb not null

@@ -2,7 +2,7 @@
 //! or a name. Looked up in the caller's own list, because the API takes exact ids only. Refuses to guess: two that
 //! fit are an error that shows both.
 
-use model::id::{NodeId, TaskId, TokenId};
+use model::id::{NodeId, SlotId, TaskId, TokenId};
 use model::signal::Code;
 use serde_json::Value;
 
@@ -14,13 +14,15 @@ use crate::output::text;
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Noun {
     Node,
+    Slot,
     Task,
     Token,
 }
 
 /// Kinds of ids that a person may hold in the hand, to say clearly which one this is.
-const KINDS: [(&str, &str); 9] = [
+const KINDS: [(&str, &str); 10] = [
     ("node", "a node"),
+    ("slot", "a slot"),
     ("task", "a task"),
     ("tok", "a token"),
     ("op", "an operation"),
@@ -39,6 +41,7 @@ impl Noun {
     pub(crate) const fn prefix(self) -> &'static str {
         match self {
             Self::Node => NodeId::PREFIX,
+            Self::Slot => SlotId::PREFIX,
             Self::Task => TaskId::PREFIX,
             Self::Token => TokenId::PREFIX,
         }
@@ -47,6 +50,7 @@ impl Noun {
     pub(crate) const fn word(self) -> &'static str {
         match self {
             Self::Node => "node",
+            Self::Slot => "slot",
             Self::Task => "task",
             Self::Token => "token",
         }
@@ -55,6 +59,7 @@ impl Noun {
     pub(crate) const fn path(self) -> &'static str {
         match self {
             Self::Node => "/v1/nodes",
+            Self::Slot => "/v1/slots",
             Self::Task => "/v1/tasks",
             Self::Token => "/v1/tokens",
         }
@@ -63,13 +68,14 @@ impl Noun {
     const fn has_names(self) -> bool {
         match self {
             Self::Node | Self::Token => true,
-            Self::Task => false,
+            Self::Slot | Self::Task => false,
         }
     }
 
     fn parses(self, text: &str) -> bool {
         match self {
             Self::Node => text.parse::<NodeId>().is_ok(),
+            Self::Slot => text.parse::<SlotId>().is_ok(),
             Self::Task => text.parse::<TaskId>().is_ok(),
             Self::Token => text.parse::<TokenId>().is_ok(),
         }

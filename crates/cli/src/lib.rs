@@ -18,6 +18,7 @@ mod output;
 mod secret;
 mod session;
 mod settings;
+mod slot;
 mod task;
 mod thread;
 mod token;
@@ -84,6 +85,9 @@ enum Noun {
     /// Hosts: let them in, look at them, take them out of use
     #[command(subcommand)]
     Node(node::Verb),
+    /// What one guest can have of a host: a GPU, a disk, a fabric function
+    #[command(subcommand)]
+    Slot(slot::Verb),
     /// What nodes were asked to do
     #[command(subcommand)]
     Task(task::Verb),
@@ -130,6 +134,7 @@ pub async fn run(args: impl IntoIterator<Item = impl Into<OsString>>, mut env: E
     };
     let done = match cli.noun {
         Noun::Node(verb) => node::run(verb, &mut session).await,
+        Noun::Slot(verb) => slot::run(verb, &mut session).await,
         Noun::Task(verb) => task::run(verb, &mut session).await,
         Noun::Trust(verb) => trust::run(verb, &mut session).await,
         Noun::Audit(verb) => audit::run(verb, &mut session).await,

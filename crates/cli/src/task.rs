@@ -123,7 +123,8 @@ pub(crate) async fn run(verb: Verb, session: &mut Session) -> Result<(), Failure
             if wait {
                 thread::follow(session, &client, task, timeout).await
             } else {
-                session.out.record(&VIEW, &task)
+                session.out.record(&VIEW, &task)?;
+                thread::show_phases(&mut session.out, &task)
             }
         }
         Verb::Types => {

@@ -2,7 +2,9 @@
 //! breaks is made again until the time is over. Refuses to cancel by accident: Ctrl-C only stops looking, and says how
 //! to look again.
 
+mod findings;
 mod lines;
+mod phases;
 
 use std::pin::pin;
 use std::time::Duration;
@@ -19,8 +21,11 @@ use crate::output::{Format, text};
 use crate::session::Session;
 use crate::task;
 #[cfg(test)]
-pub(crate) use lines::FINDINGS;
+pub(crate) use findings::FINDINGS;
 use lines::Lines;
+#[cfg(test)]
+pub(crate) use phases::PHASES;
+pub(crate) use phases::show as show_phases;
 
 /// Below the silence after which proxies cut a connection.
 const WAIT_S: u64 = 10;

@@ -21,6 +21,7 @@ pub mod proxy;
 pub mod replica;
 pub mod run;
 pub mod simnode;
+pub mod slots;
 pub mod soak;
 pub mod state;
 pub mod tenant;

@@ -204,6 +204,7 @@ async fn node(
     );
     if node.state == NodeState::Ready {
         done("node", &label, since);
+        slots(api, &node).await?;
     } else {
         say(&format!(
             "  ! node      {label}; its logs: {}",
@@ -211,6 +212,25 @@ async fn node(
         ));
     }
     Ok(running)
+}
+
+/// What the node can rent out, approved at once: there is nothing to weigh on a pretended host.
+async fn slots(api: &Api, node: &NodeView) -> anyhow::Result<()> {
+    let since = Instant::now();
+    if node.mode != NodeMode::Slice {
+        return Ok(());
+    }
+    let approved = crate::slots::approve_all(api, node.id).await?;
+    let count = approved.slots.len();
+    let text = format!(
+        "{count} approved (automatic in dev), {} blockers",
+        approved.blockers.len()
+    );
+    done("slots", &text, since);
+    for blocker in approved.blockers {
+        say(&format!("  ! slots     {blocker}"));
+    }
+    Ok(())
 }
 
 /// Waits until the node is ready, in a state that only a person ends, or until the person has had enough.

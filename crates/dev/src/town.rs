@@ -95,9 +95,14 @@ impl Town {
 
     /// A row and its token, without a host behind it.
     pub async fn add_node(&self, name: &str) -> Enrolment {
+        self.add_node_for(name, NodeMode::Machine).await
+    }
+
+    /// The same for slices or for whole machines.
+    pub async fn add_node_for(&self, name: &str, mode: NodeMode) -> Enrolment {
         let body = NodeCreate {
             name: name.to_owned(),
-            mode: Some(NodeMode::Machine),
+            mode: Some(mode),
             board_serial: None,
         };
         self.api().post("/v1/nodes", &body).await.expect("a node is added")
@@ -105,7 +110,11 @@ impl Town {
 
     /// A simulated node, enrolled and ready.
     pub async fn node(&self, name: &str, profile: Profile) -> (NodeId, SimNode) {
-        let enrolment = self.add_node(name).await;
+        self.node_for(name, profile, NodeMode::Machine).await
+    }
+
+    pub async fn node_for(&self, name: &str, profile: Profile, mode: NodeMode) -> (NodeId, SimNode) {
+        let enrolment = self.add_node_for(name, mode).await;
         let dir = NodeDir::new(self.dir.join(name)).expect("a directory");
         SimNode::enrol(&dir, profile, &enrolment.token).expect("the host takes the token");
         let node = SimNode::start(&self.exe, name, dir, profile);

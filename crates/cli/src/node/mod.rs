@@ -20,7 +20,7 @@ use crate::ids::{Noun, resolve};
 use crate::output::Format;
 use crate::output::text;
 use crate::session::{Limit, Session};
-use crate::{task, thread};
+use crate::{slot, task, thread};
 #[cfg(test)]
 pub(crate) use enroll::VIEW as ENROLMENT;
 #[cfg(test)]
@@ -56,6 +56,32 @@ pub(crate) enum Verb {
         /// How long to look: 90s, 5m
         #[arg(long, value_parser = duration::parse, default_value = "2m")]
         timeout: Duration,
+    },
+    /// Look at the node's devices and see which slots it could have
+    #[command(after_help = "Ctrl-C stops looking; the discovery goes on. Exit 6 when --timeout is over.")]
+    Discover {
+        /// An id or a name
+        node: String,
+        /// Only ask
+        #[arg(long)]
+        no_wait: bool,
+        /// How long to look: 90s, 5m
+        #[arg(long, value_parser = duration::parse, default_value = "3m")]
+        timeout: Duration,
+    },
+    /// The node's slots
+    Slots {
+        /// An id or a name
+        node: String,
+        #[command(flatten)]
+        limit: Limit,
+    },
+    /// Give out nothing new of the node; what tenants have of it stays until it is released
+    Drain(Reasoned),
+    /// Back to ready once a probe succeeds and a discovery finds what was approved
+    Undrain {
+        /// An id or a name
+        node: String,
     },
     /// How the node is rented out: as slices, or as one machine
     Mode {
@@ -123,6 +149,21 @@ pub(crate) async fn run(verb: Verb, session: &mut Session) -> Result<(), Failure
                 thread::follow(session, &client, task, timeout).await
             }
         }
+        Verb::Discover { node, no_wait, timeout } => {
+            let (client, path) = found(session, &node).await?;
+            let task = client.post(&format!("{path}/discover"), &json!({})).await?;
+            if no_wait {
+                session.out.record(&task::VIEW, &task)
+            } else {
+                thread::follow(session, &client, task, timeout).await
+            }
+        }
+        Verb::Slots { node, limit } => slot::list(session, Some(&node), None, &limit).await,
+        Verb::Drain(Reasoned { node, reason, yes }) => {
+            session.confirm(yes, &format!("drain {}", text::plain(&node)))?;
+            act(session, &node, "drain", &NodeReason { reason }).await
+        }
+        Verb::Undrain { node } => act(session, &node, "undrain", &json!({})).await,
         Verb::Mode { node, mode } => act(session, &node, "mode", &NodeModeChange { mode }).await,
         Verb::Quarantine(Reasoned { node, reason, yes }) => {
             session.confirm(yes, &format!("quarantine {}", text::plain(&node)))?;

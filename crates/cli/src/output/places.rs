@@ -2,15 +2,16 @@
 //! not on an operator's screen.
 
 use model::api::{
-    AuditRow, AuditVerdict, BehindView, CertificateView, Enrolment, NodeView, TaskTypeView, TaskView, TokenView,
-    TrustKeyView, TrustView, WhoAmI,
+    AuditRow, AuditVerdict, BehindView, CertificateView, Enrolment, NodeView, PhaseView, SlotProofView, SlotView,
+    TaskTypeView, TaskView, TokenView, TrustKeyView, TrustView, WhoAmI,
 };
 use model::task::health_probe;
+use model::task::topology_discover::CandidateSlot;
 use schemars::{JsonSchema, schema_for};
 use serde_json::Value;
 
 use super::column::View;
-use crate::{audit, auth, node, task, thread, token, trust};
+use crate::{audit, auth, node, slot, task, thread, token, trust};
 
 /// The schemas that `schema` may be: behind a reference, or one of several.
 fn unfold<'a>(root: &'a Value, schema: &'a Value) -> Vec<&'a Value> {
@@ -62,6 +63,10 @@ fn every_column_names_a_place_that_exists() {
         missing::<CertificateView>(&node::CERTIFICATES),
         missing::<Enrolment>(&node::ENROLMENT),
         missing::<TaskView>(&task::VIEW),
+        missing::<SlotView>(&slot::VIEW),
+        missing::<SlotProofView>(&slot::PROOFS),
+        missing::<CandidateSlot>(&slot::CANDIDATES),
+        missing::<PhaseView>(&thread::PHASES),
         missing::<TaskTypeView>(&task::TYPES),
         missing::<health_probe::Output>(&thread::FINDINGS),
         missing::<TrustView>(&trust::DOCUMENTS),

@@ -7,29 +7,10 @@ use model::time::Timestamp;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::{has_ended, short, state, text_at};
+use super::{findings, has_ended, phases, short, state, text_at};
 use crate::failure::Failure;
-use crate::output::column::{Kind, SIMULATED, View, extra, find, is_simulated, time_at};
+use crate::output::column::{SIMULATED, find, is_simulated, time_at};
 use crate::output::{Format, Out, text};
-
-/// What `diag.health_probe` found.
-pub(crate) const FINDINGS: View = View {
-    columns: &[
-        extra("kernel", "kernel_version", Kind::Text),
-        extra("memory_free", "free_memory_mib", Kind::Mib),
-        extra("root_free", "root_free_bytes", Kind::Bytes),
-        extra("kvm", "kvm_present", Kind::Text),
-        extra("vfio", "vfio_modules", Kind::Text),
-        extra("gpus", "gpus.model", Kind::Tally),
-        extra("gpu_drivers", "gpus.driver", Kind::Tally),
-        extra("links", "fabric_links.name", Kind::Text),
-        extra("links_up", "fabric_links.up", Kind::Tally),
-        extra("state_writable", "state_writable", Kind::Text),
-        extra("journal_used_pct", "journal_used_pct", Kind::Text),
-        extra("clock_skew_ms", "clock_skew_ms", Kind::Text),
-    ],
-    key: "kernel_version",
-};
 
 pub(super) struct Lines {
     shown: usize,
@@ -87,6 +68,9 @@ impl Lines {
         }
         self.shown = self.shown.max(moments.len());
         if !self.is_live(out) {
+            if let Some(line) = phases::running(task) {
+                self.say_once(out, &line)?;
+            }
             match find(task, "waiting.reason").as_str() {
                 Some(reason) => self.say_once(out, &format!("{} waits: {}", short(task), text::plain(reason)))?,
                 None if state(task) == "unknown" => self.say_once(
@@ -105,9 +89,9 @@ impl Lines {
             return Ok(());
         }
         let so_far = i64::try_from(self.since.elapsed().as_millis()).unwrap_or(i64::MAX);
-        let why = ["waiting.reason", "phase"]
-            .iter()
-            .find_map(|place| find(task, place).as_str().map(text::plain))
+        let why = phases::running(task)
+            .or_else(|| find(task, "waiting.reason").as_str().map(text::plain))
+            .or_else(|| find(task, "phase").as_str().map(text::plain))
             .unwrap_or_default();
         let line: String = format!(
             "  … {} {}  {why}",
@@ -143,20 +127,13 @@ impl Lines {
     /// What came out of it.
     pub(super) fn finish(&mut self, out: &mut Out, task: &Value) -> Result<(), Failure> {
         self.clear(out)?;
+        phases::show(out, task)?;
         let output = find(task, "output");
         match out.format {
             Format::Json => Ok(()),
             Format::Name => out.line(&text::plain(text_at(task, "id"))),
             Format::Table | Format::Tsv if output.as_object().is_none_or(serde_json::Map::is_empty) => Ok(()),
-            Format::Table | Format::Tsv => {
-                if text_at(task, "task_type") == model::task::health_probe::SPEC.name {
-                    if out.format == Format::Table {
-                        out.line("")?;
-                    }
-                    return out.record(&FINDINGS, &output);
-                }
-                out.line(&format!("output\t{}", text::json(&output, false)))
-            }
+            Format::Table | Format::Tsv => findings::show(out, text_at(task, "task_type"), &output),
         }
     }
 

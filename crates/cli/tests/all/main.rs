@@ -9,4 +9,5 @@ mod ids;
 mod output;
 mod probe;
 mod server;
+mod slots;
 mod town;

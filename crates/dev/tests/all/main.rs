@@ -16,6 +16,7 @@ mod puppet;
 mod renewal;
 mod restarts;
 mod retention;
+mod slots;
 mod survival;
 mod sweep;
 mod torture;

@@ -197,3 +197,12 @@ fn deaf(state: &mut State) {
     vm_provision::proof::resident(state);
     state.slicing.deaf.insert("ada-vm".to_owned());
 }
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_phases_are_those_that_people_read() {
+        let names: Vec<&str> = super::STEPS.iter().map(|step| step.name).collect();
+        assert_eq!(names, model::task::vm_release::PHASES);
+    }
+}

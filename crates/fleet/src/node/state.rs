@@ -67,7 +67,7 @@ pub async fn proved(fleet: &Fleet, change: &mut Change, id: NodeId) -> Answer<()
         },
         NodeState::Ready | NodeState::Quarantined | NodeState::Removed => return Ok(()),
     };
-    if row.last_probe_at.is_none_or(|at| at <= since) {
+    if row.last_probe_at.is_none_or(|at| at < since) {
         return Ok(());
     }
     let fit = match back {
@@ -80,7 +80,13 @@ pub async fn proved(fleet: &Fleet, change: &mut Change, id: NodeId) -> Answer<()
         Fit::Yes => enter(change, &row, back, "a health probe succeeded").await,
         Fit::Unseen => {
             enqueue_discovery(fleet, change, id).await?;
-            store::ask_return(change.conn(), id, row.return_asked_at.map(Into::into), "waits for a discovery").await?;
+            store::ask_return(
+                change.conn(),
+                id,
+                row.return_asked_at.map(Into::into),
+                "waits for a discovery",
+            )
+            .await?;
             Ok(())
         }
         Fit::Differs(what) => {
@@ -104,7 +110,8 @@ pub async fn drain(change: &mut Change, row: &NodeRow, reason: &str) -> Answer<(
             emptied(change, &row).await
         }
         other @ (NodeState::Enrolling | NodeState::Stale | NodeState::Quarantined | NodeState::Removed) => {
-            Err(ApiError::new(Code::StateConflict).message(format!("the node is {other}, so it gives out nothing anyway")))
+            Err(ApiError::new(Code::StateConflict)
+                .message(format!("the node is {other}, so it gives out nothing anyway")))
         }
     }
 }
@@ -120,7 +127,9 @@ pub async fn undrain(fleet: &Fleet, change: &mut Change, row: &NodeRow) -> Answe
             enqueue_probe(fleet, change, row.id()).await?;
             Ok(())
         }
-        other => Err(ApiError::new(Code::StateConflict).message(format!("the node is {other}, not draining or drained"))),
+        other => {
+            Err(ApiError::new(Code::StateConflict).message(format!("the node is {other}, not draining or drained")))
+        }
     }
 }
 

@@ -10,8 +10,8 @@ use model::task::Task;
 use model::task::slot::Slot;
 use uuid::Uuid;
 
-use super::store::{self, SlotRow};
 use super::state;
+use super::store::{self, SlotRow};
 
 /// The slots that the task is about; none for a task that is about none.
 pub(crate) async fn admit(change: &mut Change, node: NodeId, task: &Task, op: OpId) -> Answer<Option<Vec<Uuid>>> {
@@ -70,7 +70,9 @@ async fn may_be_taken(change: &mut Change, row: &SlotRow, slot: &Slot, allocatio
     }
     let theirs = row.allocation_id == Some(allocation.uuid());
     match row.state()? {
-        SlotState::Leased if theirs => state::enter(change, row, SlotState::Releasing, "its release was asked for").await,
+        SlotState::Leased if theirs => {
+            state::enter(change, row, SlotState::Releasing, "its release was asked for").await
+        }
         SlotState::Releasing if theirs => Ok(()),
         SlotState::Quarantined => Ok(()),
         SlotState::Candidate

@@ -20,7 +20,10 @@ pub(super) async fn approve(change: &mut Change, slot: &SlotRow) -> Answer<()> {
         SlotState::Free if slot.fault.is_some() || !slot.warnings().is_empty() => {}
         SlotState::Free => return Ok(()),
         SlotState::Reserved | SlotState::Leased | SlotState::Releasing => {
-            return Err(conflict(slot, "a tenant has it; it can be approved anew once it is free"));
+            return Err(conflict(
+                slot,
+                "a tenant has it; it can be approved anew once it is free",
+            ));
         }
         SlotState::Quarantined => return Err(quarantined(slot)),
     }
@@ -50,7 +53,9 @@ pub(super) async fn approve(change: &mut Change, slot: &SlotRow) -> Answer<()> {
     .bind(by)
     .execute(change.conn())
     .await?;
-    change.detail(json!({ "node": slot.node(), "gpu": slot.pci_address, "disk": slot.nvme_serial, "approved": slot.gpu }));
+    change.detail(
+        json!({ "node": slot.node(), "gpu": slot.pci_address, "disk": slot.nvme_serial, "approved": slot.gpu }),
+    );
     state::enter(change, slot, SlotState::Free, "approved").await
 }
 
@@ -61,10 +66,22 @@ async fn not_another(change: &mut Change, slot: &SlotRow) -> Answer<()> {
             continue;
         }
         let shared = [
-            (other.slot_index == slot.slot_index, format!("index {}", slot.slot_index)),
-            (other.pci_address == slot.pci_address, format!("GPU {}", slot.pci_address)),
-            (other.fabric_device.is_some() && other.fabric_device == slot.fabric_device, "fabric function".to_owned()),
-            (other.nvme_serial == slot.nvme_serial && other.nvme_wwn == slot.nvme_wwn, format!("disk {}", slot.nvme_serial)),
+            (
+                other.slot_index == slot.slot_index,
+                format!("index {}", slot.slot_index),
+            ),
+            (
+                other.pci_address == slot.pci_address,
+                format!("GPU {}", slot.pci_address),
+            ),
+            (
+                other.fabric_device.is_some() && other.fabric_device == slot.fabric_device,
+                "fabric function".to_owned(),
+            ),
+            (
+                other.nvme_serial == slot.nvme_serial && other.nvme_wwn == slot.nvme_wwn,
+                format!("disk {}", slot.nvme_serial),
+            ),
         ];
         if let Some((_, what)) = shared.into_iter().find(|(same, _)| *same) {
             let other_is = format!("{} has the same {what} and is {}", other.id(), other.state);
@@ -87,8 +104,13 @@ async fn not_another(change: &mut Change, slot: &SlotRow) -> Answer<()> {
         None => Ok(()),
         Some(other) => {
             let other = model::id::SlotId::from(other);
-            let what = format!("the disk {} was last seen in {other}, with a tenant's data on it", slot.nvme_serial);
-            Err(ApiError::new(Code::SlotConflict).message(what).hint(format!("gpuaas slot rewipe {other}")))
+            let what = format!(
+                "the disk {} was last seen in {other}, with a tenant's data on it",
+                slot.nvme_serial
+            );
+            Err(ApiError::new(Code::SlotConflict)
+                .message(what)
+                .hint(format!("gpuaas slot rewipe {other}")))
         }
     }
 }

@@ -75,7 +75,11 @@ impl<'a> Sight<'a> {
             id: derive_slot(node, slot.pci_address, slot.fabric_device, &disk).uuid(),
             slot,
             gpu,
-            blockers: if slot.schedulable { Vec::new() } else { concerns(&summary.blockers) },
+            blockers: if slot.schedulable {
+                Vec::new()
+            } else {
+                concerns(&summary.blockers)
+            },
             warnings: concerns(&summary.warnings),
         }
     }
@@ -95,11 +99,19 @@ fn concerns(blocker: &Blocker, slot: &CandidateSlot, gpu: Option<&GpuDevice>, fo
         || is(slot.nvme_device.to_string())
         || is(format!("slot {}", slot.slot_index))
         || group.iter().any(|pci| is(pci.to_string()));
-    let of_a_device = found.gpu_devices.iter().any(|gpu| {
-        is(gpu.pci_address.to_string()) || gpu.group_members.iter().any(|pci| is(pci.to_string()))
-    }) || found.fabric_devices.iter().any(|fabric| is(fabric.pci_address.to_string()))
+    let of_a_device = found
+        .gpu_devices
+        .iter()
+        .any(|gpu| is(gpu.pci_address.to_string()) || gpu.group_members.iter().any(|pci| is(pci.to_string())))
+        || found
+            .fabric_devices
+            .iter()
+            .any(|fabric| is(fabric.pci_address.to_string()))
         || found.nvme_devices.iter().any(|disk| is(disk.by_id.to_string()))
-        || found.candidate_slots.iter().any(|other| is(format!("slot {}", other.slot_index)));
+        || found
+            .candidate_slots
+            .iter()
+            .any(|other| is(format!("slot {}", other.slot_index)));
     own || !of_a_device
 }
 
@@ -169,7 +181,10 @@ async fn compare(change: &mut Change, slot: &SlotRow, sight: &Sight<'_>) -> Answ
     let mut fault = None;
     if let (Some(now), Some(then)) = (sight.gpu, slot.approved_gpu()) {
         if now.vbios_sha256 != then.vbios_sha256 {
-            let detail = format!("the GPU {} has another VBIOS than when it was approved", now.pci_address);
+            let detail = format!(
+                "the GPU {} has another VBIOS than when it was approved",
+                now.pci_address
+            );
             fault = Some((Code::SlotDevicesChanged, detail));
         }
         if now.reset_method != then.reset_method {
@@ -186,16 +201,30 @@ async fn compare(change: &mut Change, slot: &SlotRow, sight: &Sight<'_>) -> Answ
         && (slot.mac_address != sight.slot.mac_address.to_string()
             || slot.private_ip != sight.slot.private_ip.to_string());
     if fault.is_none() && moved {
-        let detail = format!("its address is {} now and was {}", sight.slot.private_ip, slot.private_ip);
+        let detail = format!(
+            "its address is {} now and was {}",
+            sight.slot.private_ip, slot.private_ip
+        );
         fault = Some((Code::SlotDevicesChanged, detail));
     }
     // What a tenant holds is busy, and says so; only what could be given has to be ready to be.
     let idle = slot.state()? == SlotState::Free;
     if fault.is_none() && idle && !sight.slot.schedulable {
-        let why = sight.blockers.first().map(|b| format!("{} {}: {}", b.code, b.subject, b.detail));
+        let why = sight
+            .blockers
+            .first()
+            .map(|b| format!("{} {}: {}", b.code, b.subject, b.detail));
         fault = Some((Code::SlotBlocked, why.unwrap_or_else(|| "not schedulable".to_owned())));
     }
-    note(change, slot, fault, json!(sight.blockers), json!(warnings), Some(sight.gpu_json())).await
+    note(
+        change,
+        slot,
+        fault,
+        json!(sight.blockers),
+        json!(warnings),
+        Some(sight.gpu_json()),
+    )
+    .await
 }
 
 /// It is not among what was found. A proposal goes; what is in service stays, with a fault that says what is missing.
@@ -215,14 +244,20 @@ async fn gone(change: &mut Change, slot: &SlotRow, found: &Output) -> Answer<()>
         | SlotState::Releasing
         | SlotState::Quarantined
         | SlotState::Retired => {
-            let gpu = found.gpu_devices.iter().any(|gpu| gpu.pci_address.to_string() == slot.pci_address);
+            let gpu = found
+                .gpu_devices
+                .iter()
+                .any(|gpu| gpu.pci_address.to_string() == slot.pci_address);
             let disk = found.nvme_devices.iter().any(|disk| {
                 disk.serial.as_str() == slot.nvme_serial
                     && disk.wwn.as_str() == slot.nvme_wwn
                     && disk.size_bytes as i64 == slot.nvme_size_bytes
             });
             let fabric = slot.fabric_device.as_ref().is_none_or(|address| {
-                found.fabric_devices.iter().any(|fabric| fabric.pci_address.to_string() == *address)
+                found
+                    .fabric_devices
+                    .iter()
+                    .any(|fabric| fabric.pci_address.to_string() == *address)
             });
             let detail = match (gpu, disk, fabric) {
                 (false, _, _) => format!("its GPU {} is not on the host", slot.pci_address),
@@ -235,7 +270,15 @@ async fn gone(change: &mut Change, slot: &SlotRow, found: &Output) -> Answer<()>
                 (true, true, true) if slot.lease_id.is_some() || slot.quarantine_no.is_some() => return Ok(()),
                 (true, true, true) => "its devices are paired otherwise now".to_owned(),
             };
-            note(change, slot, Some((Code::SlotDevicesChanged, detail)), json!([]), slot.warnings.clone(), None).await
+            note(
+                change,
+                slot,
+                Some((Code::SlotDevicesChanged, detail)),
+                json!([]),
+                slot.warnings.clone(),
+                None,
+            )
+            .await
         }
     }
 }

@@ -19,7 +19,7 @@ pub(crate) enum Fit {
     Differs(String),
 }
 
-/// As of a discovery that is younger than `since`.
+/// As of a discovery that is not older than `since`.
 pub(crate) async fn fit(change: &mut Change, node: NodeId, since: Timestamp) -> Answer<Fit> {
     let slots = store::of_node(&mut *change.conn(), node).await?;
     let mut in_service = Vec::new();
@@ -35,7 +35,7 @@ pub(crate) async fn fit(change: &mut Change, node: NodeId, since: Timestamp) -> 
         .bind(node.uuid())
         .fetch_one(change.conn())
         .await?;
-    if looked.is_none_or(|at| at <= OffsetDateTime::from(since)) {
+    if looked.is_none_or(|at| at < OffsetDateTime::from(since)) {
         return Ok(Fit::Unseen);
     }
     let differences = differences(&in_service);

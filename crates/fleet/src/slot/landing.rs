@@ -50,15 +50,26 @@ pub(crate) async fn landed(
         };
         match proved {
             Some(proof) if good_end => {
-                let why = if proof.kind == "wipe" { "wiped, with proof" } else { "its disk was never touched" };
+                let why = if proof.kind == "wipe" {
+                    "wiped, with proof"
+                } else {
+                    "its disk was never touched"
+                };
                 state::free(change, &slot, proof, why).await?;
             }
             _ => {
                 let code = result.code.unwrap_or(Code::WipeUnproved);
-                let what = if task_type == TaskType::VmRelease { "its release" } else { "a provision" };
-                let reason = format!("{what} ended {to} without a clean proof: {}", result.detail.as_deref().unwrap_or(code.as_str()));
+                let what = if task_type == TaskType::VmRelease {
+                    "its release"
+                } else {
+                    "a provision"
+                };
+                let reason = format!(
+                    "{what} ended {to} without a clean proof: {}",
+                    result.detail.as_deref().unwrap_or(code.as_str())
+                );
                 metrics::counter!(ALARMS, "code" => code.as_str()).increment(1);
-                state::quarantine(change, &slot, code, &shortened(&reason)).await?;
+                distrust(change, &slot, code, &shortened(&reason)).await?;
             }
         }
     }
@@ -69,17 +80,25 @@ pub(crate) async fn landed(
 /// Tasks that nobody will ever hear of again, with what they were about: if their node was given one of them, its slots
 /// are in a state that nobody knows.
 pub(crate) async fn lost(change: &mut Change, node: NodeId, tasks: &[Uuid]) -> Answer<()> {
-    let ids: Vec<Uuid> = sqlx::query_scalar("select distinct unnest(slots) from task where id = any($1) and fence is not null")
-        .bind(tasks)
-        .fetch_all(change.conn())
-        .await?;
+    let ids: Vec<Uuid> =
+        sqlx::query_scalar("select distinct unnest(slots) from task where id = any($1) and fence is not null")
+            .bind(tasks)
+            .fetch_all(change.conn())
+            .await?;
     for slot in store::these(change.conn(), node, &ids).await? {
         if slot.dirty_op.is_some() {
             let reason = "its node was removed or enrolled again in the middle of a task";
-            state::quarantine(change, &slot, Code::NodeLost, reason).await?;
+            distrust(change, &slot, Code::NodeLost, reason).await?;
         }
     }
     Ok(())
+}
+
+async fn distrust(change: &mut Change, slot: &SlotRow, code: Code, reason: &str) -> Answer<()> {
+    change
+        .also("slot.quarantine", slot.id())
+        .detail(json!({ "code": code, "reason": reason }));
+    state::quarantine(change, slot, code, reason).await
 }
 
 /// A reason is kept for ever: it fits a line.
@@ -99,32 +118,78 @@ async fn prove(
         Some(proofs) => (proofs.wipe.as_slice(), proofs.reset.as_slice(), proofs.disk_untouched),
         None => (&[][..], &[][..], false),
     };
-    let devices: Vec<&str> = std::iter::once(slot.pci_address.as_str()).chain(slot.fabric_device.as_deref()).collect();
+    let devices: Vec<&str> = std::iter::once(slot.pci_address.as_str())
+        .chain(slot.fabric_device.as_deref())
+        .collect();
     let mut reset_of = Vec::new();
     for proof in resets {
         let address = proof.pci_address.to_string();
         if devices.contains(&address.as_str()) {
             let clean = is_reset(proof);
-            insert(change, slot, task, &Row { kind: "reset", subject: &address, clean, wipe: None, proof: json!(proof) }).await?;
+            insert(
+                change,
+                slot,
+                task,
+                &Row {
+                    kind: "reset",
+                    subject: &address,
+                    clean,
+                    wipe: None,
+                    proof: json!(proof),
+                },
+            )
+            .await?;
             reset_of.extend(clean.then_some(address));
         }
     }
-    let all_reset = devices.iter().all(|device| reset_of.iter().any(|reset| reset == device));
+    let all_reset = devices
+        .iter()
+        .all(|device| reset_of.iter().any(|reset| reset == device));
     let mut clears = None;
-    for proof in wipes.iter().filter(|proof| proof.slot_id == slot.id() && is_of(proof, slot)) {
+    for proof in wipes
+        .iter()
+        .filter(|proof| proof.slot_id == slot.id() && is_of(proof, slot))
+    {
         let clean = proof.is_clean() && proof.nonce == nonce;
-        let row = Row { kind: "wipe", subject: proof.serial.as_str(), clean, wipe: Some(proof), proof: json!(proof) };
+        let row = Row {
+            kind: "wipe",
+            subject: proof.serial.as_str(),
+            clean,
+            wipe: Some(proof),
+            proof: json!(proof),
+        };
         let no = insert(change, slot, task, &row).await?;
         if clean && all_reset {
-            clears = Some(Clears { no, kind: "wipe", op: task.op_id.into() });
+            clears = Some(Clears {
+                no,
+                kind: "wipe",
+                op: task.op_id.into(),
+            });
         }
     }
     // What never began cannot have written; but only this task speaks for its operation if no other was given out.
-    let never_began = matches!(result.outcome, Outcome::Refused | Outcome::Expired) && task.task_type != TaskType::VmRelease.as_str();
+    let never_began =
+        matches!(result.outcome, Outcome::Refused | Outcome::Expired) && task.task_type != TaskType::VmRelease.as_str();
     if clears.is_none() && wipes.is_empty() && (untouched || never_began) && speaks_alone(change, slot, task).await? {
         let proof = json!({ "disk_untouched": untouched, "outcome": result.outcome, "code": result.code });
-        let no = insert(change, slot, task, &Row { kind: "untouched", subject: "", clean: true, wipe: None, proof }).await?;
-        clears = Some(Clears { no, kind: "untouched", op: OpId::from(task.op_id) });
+        let no = insert(
+            change,
+            slot,
+            task,
+            &Row {
+                kind: "untouched",
+                subject: "",
+                clean: true,
+                wipe: None,
+                proof,
+            },
+        )
+        .await?;
+        clears = Some(Clears {
+            no,
+            kind: "untouched",
+            op: OpId::from(task.op_id),
+        });
     }
     Ok(clears)
 }

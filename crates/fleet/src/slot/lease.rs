@@ -10,8 +10,8 @@ use serde_json::json;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::store::{self, SlotRow};
 use super::state;
+use super::store::{self, SlotRow};
 use crate::node;
 
 /// Reserves so many slots of one node for an allocation, on the node with the fewest to spare that has enough.
@@ -73,11 +73,12 @@ pub async fn reserve_on(
 
 /// Gives back what was promised and never begun. A slot that a node was given a task for is not among them.
 pub async fn unreserve(change: &mut Change, allocation: AllocationId) -> Answer<Vec<SlotRow>> {
-    let nodes: Vec<Uuid> =
-        sqlx::query_scalar("select distinct node_id from lease where allocation_id = $1 and ended_at is null and slot_id is not null")
-            .bind(allocation.uuid())
-            .fetch_all(change.conn())
-            .await?;
+    let nodes: Vec<Uuid> = sqlx::query_scalar(
+        "select distinct node_id from lease where allocation_id = $1 and ended_at is null and slot_id is not null",
+    )
+    .bind(allocation.uuid())
+    .fetch_all(change.conn())
+    .await?;
     let mut given_back = Vec::new();
     for node in nodes.into_iter().map(NodeId::from) {
         let row = node::store::lock(change, node).await?.ok_or(Code::NotFound)?;
@@ -88,7 +89,9 @@ pub async fn unreserve(change: &mut Change, allocation: AllocationId) -> Answer<
                 continue;
             }
             state::end_lease(change, &slot, "nothing was begun").await?;
-            change.also("slot.unreserve", slot.id()).detail(json!({ "allocation": allocation }));
+            change
+                .also("slot.unreserve", slot.id())
+                .detail(json!({ "allocation": allocation }));
             state::enter(change, &slot, SlotState::Free, "nothing was begun").await?;
             given_back.push(slot);
         }

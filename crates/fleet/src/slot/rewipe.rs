@@ -48,7 +48,16 @@ pub(super) async fn rewipe(fleet: &Fleet, change: &mut Change, slot: &SlotRow) -
         release_nonce: Nonce::fresh(),
     });
     let cover = Cover::Intent { sha256, op };
-    enqueue(fleet, change, &Ask { node: slot.node(), task, cover }).await
+    enqueue(
+        fleet,
+        change,
+        &Ask {
+            node: slot.node(),
+            task,
+            cover,
+        },
+    )
+    .await
 }
 
 async fn under_way(change: &mut Change, slot: &SlotRow) -> sqlx::Result<Option<Uuid>> {
@@ -72,10 +81,20 @@ struct LastTenant {
     slots: Vec<SlotRow>,
 }
 
+/// The latest task that was signed for a slot, with its wish.
+#[derive(sqlx::FromRow)]
+struct Signed {
+    allocation_id: Uuid,
+    generation: i32,
+    envelope: Vec<u8>,
+    wish: Vec<u8>,
+    slots: Vec<Uuid>,
+}
+
 async fn last_tenant(fleet: &Fleet, change: &mut Change, slot: &SlotRow) -> Answer<LastTenant> {
     // By what a task was signed for: a wipe of a slot that no tenant ever had counts too.
-    let last: Option<(Uuid, i32, Vec<u8>, Vec<u8>, Vec<Uuid>)> = sqlx::query_as(
-        "select i.allocation_id, (select max(generation) from intent g where g.allocation_id = i.allocation_id),
+    let last: Option<Signed> = sqlx::query_as(
+        "select i.allocation_id, (select max(generation) from intent g where g.allocation_id = i.allocation_id) as generation,
                 i.envelope, i.wish, t.slots
          from task t join intent i on i.sha256 = t.intent_sha256
          where t.node_id = $1 and $2 = any(t.slots) order by t.created_at desc, t.id desc limit 1",
@@ -84,7 +103,7 @@ async fn last_tenant(fleet: &Fleet, change: &mut Change, slot: &SlotRow) -> Answ
     .bind(slot.id)
     .fetch_optional(change.conn())
     .await?;
-    let Some((allocation, generation, envelope, wish, ids)) = last else {
+    let Some(last) = last else {
         let short = slot.id().short().replace('_', "-");
         return Ok(LastTenant {
             allocation: AllocationId::new(),
@@ -94,19 +113,19 @@ async fn last_tenant(fleet: &Fleet, change: &mut Change, slot: &SlotRow) -> Answ
             slots: vec![slot.clone()],
         });
     };
-    let envelope = Envelope::parse(&envelope).map_err(|_| Code::IntentInvalid)?;
+    let envelope = Envelope::parse(&last.envelope).map_err(|_| Code::IntentInvalid)?;
     let intent = Intent::open(&envelope, &fleet.keyring().intent_public())?;
-    let vm_name = match serde_json::from_slice(&wish).map_err(|_| Code::IntentInvalid)? {
+    let vm_name = match serde_json::from_slice(&last.wish).map_err(|_| Code::IntentInvalid)? {
         Wish::Slice { params, .. } => params.vm_name,
         Wish::Wipe { vm_name, .. } => vm_name,
         Wish::Machine { .. } | Wish::Power { .. } => return Err(Code::IntentInvalid.into()),
     };
-    let mut slots = store::these(change.conn(), slot.node(), &ids).await?;
+    let mut slots = store::these(change.conn(), slot.node(), &last.slots).await?;
     slots.retain(|other| other.state == SlotState::Quarantined.as_str());
     Ok(LastTenant {
-        allocation: allocation.into(),
+        allocation: last.allocation_id.into(),
         project: intent.project_id,
-        generation: generation as u32,
+        generation: last.generation as u32,
         vm_name,
         slots,
     })

@@ -36,11 +36,18 @@ pub fn routes() -> Routes<Fleet> {
             .summary("List slots")
             .searches::<SlotQuery>()
             .answers::<Page<SlotView>>(),
-        Route::get("/v1/slots/{id}", READ, show).summary("Show a slot").answers::<SlotView>(),
+        Route::get("/v1/slots/{id}", READ, show)
+            .summary("Show a slot")
+            .answers::<SlotView>(),
         Route::post("/v1/slots/{id}/approve", WRITE, post_approve)
             .summary("Put it into service as the latest discovery saw it")
             .answers::<SlotView>()
-            .fails(&[Code::SlotBlocked, Code::SlotDevicesChanged, Code::SlotConflict, Code::SlotQuarantined]),
+            .fails(&[
+                Code::SlotBlocked,
+                Code::SlotDevicesChanged,
+                Code::SlotConflict,
+                Code::SlotQuarantined,
+            ]),
         Route::post("/v1/slots/{id}/reject", WRITE, post_reject)
             .summary("Take it out of service, or never into it")
             .takes::<NodeReason>()
@@ -93,7 +100,9 @@ async fn discover(
 }
 
 async fn accepted(fleet: &Fleet, id: model::id::TaskId) -> Answer<(StatusCode, Json<TaskView>)> {
-    let row = task::store::get(fleet.app.db.bookkeeping(), id).await?.ok_or(Code::NotFound)?;
+    let row = task::store::get(fleet.app.db.bookkeeping(), id)
+        .await?
+        .ok_or(Code::NotFound)?;
     Ok((StatusCode::ACCEPTED, Json(task::view(row)?)))
 }
 
@@ -135,7 +144,9 @@ async fn show(State(fleet): State<Fleet>, Params(SlotPath { id }): Params<SlotPa
 }
 
 async fn shown(fleet: &Fleet, id: SlotId) -> Answer<Json<SlotView>> {
-    let row = store::get(fleet.app.db.bookkeeping(), id).await?.ok_or(Code::NotFound)?;
+    let row = store::get(fleet.app.db.bookkeeping(), id)
+        .await?
+        .ok_or(Code::NotFound)?;
     view::view(row).map(Json)
 }
 
@@ -167,7 +178,10 @@ async fn post_approve(
     Params(SlotPath { id }): Params<SlotPath>,
     actor: Actor,
 ) -> Answer<Json<SlotView>> {
-    act(&fleet, id, &actor, "slot.approve", async |change, slot| approve::approve(change, slot).await).await
+    act(&fleet, id, &actor, "slot.approve", async |change, slot| {
+        approve::approve(change, slot).await
+    })
+    .await
 }
 
 async fn post_reject(
@@ -191,7 +205,7 @@ async fn post_quarantine(
     Body(body): Body<NodeReason>,
 ) -> Answer<Json<SlotView>> {
     let why = reason(&body)?;
-    act(&fleet, id, &actor, "slot.distrust", async |change, slot| {
+    act(&fleet, id, &actor, "slot.quarantine", async |change, slot| {
         change.detail(serde_json::json!({ "reason": why }));
         approve::quarantine(change, slot, why).await
     })
@@ -220,5 +234,11 @@ async fn list_proofs(
     let rows = store::proofs(fleet.app.db.read(), id, &page).await?;
     // A cursor carries sixteen bytes; a proof's number is eight of them.
     let place = |row: &ProofRow| (row.created_at.into(), Uuid::from_u128(row.no as u128));
-    Ok(Json(page.answer(rows, "proofs", &fleet.app.cursors, place, view::proof_view)))
+    Ok(Json(page.answer(
+        rows,
+        "proofs",
+        &fleet.app.cursors,
+        place,
+        view::proof_view,
+    )))
 }

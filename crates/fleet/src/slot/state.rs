@@ -59,7 +59,6 @@ pub(super) async fn quarantine(change: &mut Change, slot: &SlotRow, code: Code, 
     .bind(at)
     .execute(change.conn())
     .await?;
-    change.also("slot.quarantine", slot.id()).detail(json!({ "code": code, "reason": reason }));
     enter(change, slot, SlotState::Quarantined, reason).await
 }
 
@@ -91,7 +90,9 @@ pub(super) async fn free(change: &mut Change, slot: &SlotRow, by: Clears, reason
         .bind(at)
         .execute(change.conn())
         .await?;
-    change.also("slot.free", slot.id()).detail(json!({ "proof": by.no, "kind": by.kind, "op": by.op }));
+    change
+        .also("slot.free", slot.id())
+        .detail(json!({ "proof": by.no, "kind": by.kind, "op": by.op }));
     enter(change, slot, SlotState::Free, reason).await
 }
 

@@ -191,12 +191,14 @@ pub struct ProofRow {
 /// Newest first; a page goes on below a number.
 pub async fn proofs(pool: &PgPool, slot: SlotId, page: &Page) -> sqlx::Result<Vec<ProofRow>> {
     let below = page.after.map(|(_, no)| no.as_u128() as i64);
-    sqlx::query_as("select * from slot_proof where slot_id = $1 and ($2::bigint is null or no < $2) order by no desc limit $3")
-        .bind(slot.uuid())
-        .bind(below)
-        .bind(page.fetch())
-        .fetch_all(pool)
-        .await
+    sqlx::query_as(
+        "select * from slot_proof where slot_id = $1 and ($2::bigint is null or no < $2) order by no desc limit $3",
+    )
+    .bind(slot.uuid())
+    .bind(below)
+    .bind(page.fetch())
+    .fetch_all(pool)
+    .await
 }
 
 /// The latest discovery. One that another release wrote in another shape has to be made again.

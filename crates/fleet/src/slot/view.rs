@@ -75,13 +75,21 @@ fn waiting(row: &SlotRow, state: SlotState) -> Option<Waiting> {
                 since,
                 first.fix.clone(),
             ),
-            None => ("an operator has to approve it".to_owned(), since, format!("gpuaas slot approve {id}")),
+            None => (
+                "an operator has to approve it".to_owned(),
+                since,
+                format!("gpuaas slot approve {id}"),
+            ),
         },
         SlotState::Free => {
             let fault = fault(row)?;
             let since = row.fault_since.unwrap_or(since);
             let verb = row.blockers().first().map(|first| first.fix.clone());
-            (fault.detail, since, verb.unwrap_or_else(|| format!("gpuaas slot show {id}")))
+            (
+                fault.detail,
+                since,
+                verb.unwrap_or_else(|| format!("gpuaas slot show {id}")),
+            )
         }
         SlotState::Reserved => (
             "its allocation has not begun to be made".to_owned(),

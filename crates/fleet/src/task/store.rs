@@ -256,10 +256,7 @@ pub fn ended(change: &mut Change, task: &Overdue, state: TaskState, code: Code) 
 /// Somebody wants it stopped. Queued ends at once; what a node has is asked for with the next answer. What takes
 /// a tenant's things away is never stopped: it would leave them for the next one.
 pub async fn cancel(change: &mut Change, row: &TaskRow) -> Answer<()> {
-    let takes_away = row
-        .task_type
-        .parse::<TaskType>()
-        .is_ok_and(TaskType::takes_away);
+    let takes_away = row.task_type.parse::<TaskType>().is_ok_and(TaskType::takes_away);
     if takes_away {
         return Err(
             ApiError::new(Code::StateConflict).message("a task that takes a tenant's things away is not cancelled")

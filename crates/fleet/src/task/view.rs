@@ -1,13 +1,15 @@
 //! A task as people see it.
 
 use base::http::Answer;
-use model::api::{TaskView, Waiting};
+use model::api::{PhaseState, PhaseView, TaskView, Waiting};
 use model::state::{NodeState, TaskState};
+use model::task::TaskType;
 
 use super::TaskRow;
 
 pub fn view(row: TaskRow) -> Answer<TaskView> {
     let state = row.state()?;
+    let phases = phases(&row, state);
     Ok(TaskView {
         waiting: waiting(&row, state),
         id: row.id(),
@@ -27,11 +29,48 @@ pub fn view(row: TaskRow) -> Answer<TaskView> {
         dispatched_at: row.dispatched_at.map(Into::into),
         started_at: row.started_at.map(Into::into),
         ended_at: row.ended_at.map(Into::into),
+        phases,
         timings: row.timings,
         undone: serde_json::from_value(row.undone).unwrap_or_default(),
         output: row.output.unwrap_or(serde_json::Value::Null),
         version: row.version,
     })
+}
+
+/// Where it is on its way, as far as is known: before its end only which phase it is in, at its end how long each took.
+fn phases(row: &TaskRow, state: TaskState) -> Vec<PhaseView> {
+    let names = row.task_type.parse::<TaskType>().map_or(&[][..], TaskType::phases);
+    let undone: Vec<String> = serde_json::from_value(row.undone.clone()).unwrap_or_default();
+    let took = |name: &str| {
+        row.timings
+            .get(format!("{name}_ms"))
+            .and_then(serde_json::Value::as_u64)
+    };
+    let begun = |name: &str| took(name).is_some() || undone.iter().any(|step| step == name);
+    let failed = names
+        .iter()
+        .rposition(|name| begun(name))
+        .filter(|_| state.is_end() && state != TaskState::Succeeded);
+    let current = row
+        .phase
+        .as_deref()
+        .and_then(|phase| names.iter().position(|name| *name == phase));
+    let of = |(at, name): (usize, &&str)| {
+        let is = match (state.is_end(), current) {
+            (true, _) if failed == Some(at) => PhaseState::Failed,
+            (true, _) if undone.iter().any(|step| step == name) => PhaseState::Undone,
+            (true, _) if took(name).is_some() => PhaseState::Done,
+            (false, Some(current)) if at < current => PhaseState::Done,
+            (false, Some(current)) if at == current => PhaseState::Running,
+            (true | false, _) => PhaseState::Waiting,
+        };
+        PhaseView {
+            name: (*name).to_owned(),
+            state: is,
+            took_ms: took(name),
+        }
+    };
+    names.iter().enumerate().map(of).collect()
 }
 
 fn waiting(row: &TaskRow, state: TaskState) -> Option<Waiting> {

@@ -13,7 +13,7 @@ pub use node::{
     CertificateView, Enrolment, NodeCondition, NodeCreate, NodeEnrol, NodeModeChange, NodeReason, NodeView,
 };
 pub use slot::{SlotDifference, SlotFault, SlotProofView, SlotQuarantine, SlotView, TopologyView};
-pub use task::{TaskTypeView, TaskView};
+pub use task::{PhaseState, PhaseView, TaskTypeView, TaskView};
 pub use trust::{
     BehindView, DelegationView, ManifestView, RotationView, TrustDelegate, TrustKeyView, TrustRevoke, TrustRotate,
     TrustView, TrustWarning,

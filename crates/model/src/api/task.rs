@@ -31,12 +31,34 @@ pub struct TaskView {
     pub dispatched_at: Option<Timestamp>,
     pub started_at: Option<Timestamp>,
     pub ended_at: Option<Timestamp>,
+    /// All it goes through, in order; empty for what is over in a moment.
+    #[serde(default)]
+    pub phases: Vec<PhaseView>,
     /// `<step>_ms`.
     pub timings: serde_json::Value,
     pub undone: Vec<String>,
     pub output: serde_json::Value,
     /// Grows with every change; `GET …?changed_since=N&wait_s=S` answers when it has passed N.
     pub version: i64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PhaseView {
+    pub name: String,
+    pub state: PhaseState,
+    /// Known once the task has ended.
+    pub took_ms: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum PhaseState {
+    Waiting,
+    Running,
+    Done,
+    Failed,
+    /// Done, and taken back after a later one failed.
+    Undone,
 }
 
 /// `GET /v1/task-types`: the whole authority of a node, compiled in.

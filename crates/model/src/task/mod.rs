@@ -150,6 +150,19 @@ impl TaskType {
         }
     }
 
+    /// What a person watches it go through; empty for what is over in a moment.
+    pub const fn phases(self) -> &'static [&'static str] {
+        match self {
+            TaskType::VmProvision => vm_provision::PHASES,
+            TaskType::VmRelease => vm_release::PHASES,
+            TaskType::HealthProbe
+            | TaskType::ProvisionUser
+            | TaskType::DeprovisionUser
+            | TaskType::VmPower
+            | TaskType::TopologyDiscover => &[],
+        }
+    }
+
     /// Does it take a tenant's things away? Then it is never stopped, and needs no wish that is still standing.
     pub const fn takes_away(self) -> bool {
         match self {

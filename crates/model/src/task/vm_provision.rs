@@ -24,6 +24,27 @@ pub const SPEC: Spec = Spec {
     destroys_data: true,
 };
 
+/// In their order; the executor's table has the same.
+pub const PHASES: &[&str] = &[
+    "lease_acquire",
+    "host_dependencies",
+    "host_passthrough_check",
+    "vfio_bind_check",
+    "image_stat_download",
+    "image_digest_verify",
+    "cloud_init_dir",
+    "terminal_key",
+    "guest_telemetry_register",
+    "cloud_init_seed_files",
+    "cloud_localds",
+    "runtime_validate",
+    "dhcp_reservation",
+    "image_write_convert",
+    "virt_install",
+    "readiness",
+    "performance_probe",
+];
+
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Params {

@@ -22,6 +22,20 @@ pub const SPEC: Spec = Spec {
     destroys_data: true,
 };
 
+/// In their order; the executor's table has the same.
+pub const PHASES: &[&str] = &[
+    "domain_shutdown",
+    "domain_destroy",
+    "domain_undefine",
+    "device_reset_rebind",
+    "cloud_init_remove",
+    "dhcp_remove",
+    "nvme_wipe",
+    "wipe_verify",
+    "telemetry_unregister",
+    "lease_release",
+];
+
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Params {

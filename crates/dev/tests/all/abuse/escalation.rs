@@ -10,7 +10,7 @@ use dev::api::Api;
 use dev::town::Town;
 use http::Method;
 use model::api::{NodeView, TokenCreate, TokenCreated};
-use model::id::{NodeId, TaskId, TokenId};
+use model::id::{NodeId, SlotId, TaskId, TokenId};
 use model::signal::Code;
 use serde_json::{Value, json};
 use wire::http::Response;
@@ -18,8 +18,17 @@ use wire::http::Response;
 use super::{audited, refused, snapshot};
 use crate::EXE;
 use crate::puppet::Puppet;
+use crate::slots::found;
 
-const TABLES: [&str; 6] = ["node", "task", "api_token", "app_user", "certificate", "enrolment"];
+const TABLES: [&str; 7] = [
+    "node",
+    "slot",
+    "task",
+    "api_token",
+    "app_user",
+    "certificate",
+    "enrolment",
+];
 
 /// Well formed, and nobody's.
 const NO_KEY: &str = "00112233445566778899aabbccddeeff";
@@ -28,6 +37,7 @@ const NO_KEY: &str = "00112233445566778899aabbccddeeff";
 struct Ids {
     node: String,
     task: String,
+    slot: String,
     token: String,
 }
 
@@ -36,6 +46,7 @@ impl Ids {
         Self {
             node: NodeId::new().to_string(),
             task: TaskId::new().to_string(),
+            slot: SlotId::new().to_string(),
             token: TokenId::new().to_string(),
         }
     }
@@ -44,6 +55,7 @@ impl Ids {
         let id = match route.path.split('/').nth(2) {
             Some("nodes") => &self.node,
             Some("tasks") => &self.task,
+            Some("slots") => &self.slot,
             _ => &self.token,
         };
         let path = route.path.replace("{id}", id).replace("{serial}", "4f");
@@ -57,6 +69,7 @@ impl Ids {
             .map(|length| Self {
                 node: cut(&self.node, length),
                 task: cut(&self.task, length),
+                slot: cut(&self.slot, length),
                 token: cut(&self.token, length),
             })
             .collect()
@@ -127,12 +140,14 @@ async fn callers(town: &Town) -> BTreeMap<Scope, Api> {
 
 async fn own(town: &Town, node: &Puppet) -> Ids {
     let view: NodeView = town.show_node(node.id()).await;
+    let slots = node.discovers(town, &found(node.id())).await;
     let tasks: Value = town.api().get("/v1/tasks").await.expect("tasks");
     let tokens: Value = town.api().get("/v1/tokens").await.expect("tokens");
     let first = |page: &Value| page["items"][0]["id"].as_str().expect("an id").to_owned();
     Ids {
         node: view.id.to_string(),
         task: first(&tasks),
+        slot: slots[0].id.to_string(),
         token: first(&tokens),
     }
 }
@@ -151,6 +166,12 @@ fn honest(path: &str) -> Value {
         "/v1/tokens" => json!({ "name": "mine", "scopes": ["admin"], "days": 1 }),
         "/v1/nodes/{id}/mode" => json!({ "mode": "slice" }),
         "/v1/nodes/{id}/enroll" => json!({}),
+        path if ["/discover", "/undrain", "/approve", "/rewipe"]
+            .iter()
+            .any(|verb| path.ends_with(verb)) =>
+        {
+            json!({})
+        }
         path if path.ends_with("/probe") || path.ends_with("/cancel") || path == "/v1/tokens/{id}/revoke" => json!({}),
         _ => json!({ "reason": "a try" }),
     }

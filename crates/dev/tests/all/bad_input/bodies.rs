@@ -13,10 +13,13 @@ use crate::EXE;
 use crate::abuse::refused;
 
 /// Every public route with a body, and an honest one for it.
-const TAKERS: [(&str, &str); 11] = [
+const TAKERS: [(&str, &str); 14] = [
     ("/v1/nodes", r#"{"name":"fine"}"#),
     ("/v1/nodes/{id}/enroll", "{}"),
     ("/v1/nodes/{id}/mode", r#"{"mode":"slice"}"#),
+    ("/v1/nodes/{id}/drain", r#"{"reason":"a new disk"}"#),
+    ("/v1/slots/{id}/reject", r#"{"reason":"broken"}"#),
+    ("/v1/slots/{id}/quarantine", r#"{"reason":"odd"}"#),
     ("/v1/nodes/{id}/quarantine", r#"{"reason":"a look"}"#),
     ("/v1/nodes/{id}/unquarantine", r#"{"reason":"fine again"}"#),
     ("/v1/nodes/{id}/certificates/{serial}/revoke", r#"{"reason":"lost"}"#),
@@ -39,7 +42,11 @@ struct Sender<'a> {
 
 impl Sender<'_> {
     fn path(&self, route: &str) -> String {
-        let path = route.replace("{id}", &self.node.to_string()).replace("{serial}", "4f");
+        let id = match route.starts_with("/v1/slots") {
+            true => model::id::SlotId::new().to_string(),
+            false => self.node.to_string(),
+        };
+        let path = route.replace("{id}", &id).replace("{serial}", "4f");
         path.replace("{keyid}", "00112233445566778899aabbccddeeff")
     }
 

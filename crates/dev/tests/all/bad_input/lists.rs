@@ -14,7 +14,7 @@ use crate::EXE;
 use crate::abuse::refused;
 use crate::puppet::{Puppet, csr};
 
-const LISTS: [&str; 4] = ["/v1/nodes", "/v1/tasks", "/v1/tokens", "/v1/audit"];
+const LISTS: [&str; 5] = ["/v1/nodes", "/v1/slots", "/v1/tasks", "/v1/tokens", "/v1/audit"];
 const NODES: usize = 7;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -49,6 +49,8 @@ async fn a_list_answers_only_what_it_understands() {
     }
     for query in [
         "nodes?state=asleep",
+        "slots?state=asleep",
+        "slots?node=there",
         "tasks?state=asleep",
         "tasks?node=there",
         "tasks?type=%00",

@@ -122,3 +122,12 @@ impl super::Handler for Handler {
         proof::prove()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_phases_are_those_that_people_read() {
+        let names: Vec<&str> = super::STEPS.iter().map(|step| step.name).collect();
+        assert_eq!(names, model::task::vm_provision::PHASES);
+    }
+}

@@ -1,0 +1,77 @@
+//! The phases of a task in their order: which are done and how long each took, which one it is in, which one failed.
+
+use serde_json::Value;
+
+use crate::failure::Failure;
+#[cfg(test)]
+use crate::output::column::{Kind, View, col};
+use crate::output::{Format, Out, text};
+
+#[cfg(test)]
+pub(crate) const PHASES: View = View {
+    columns: &[
+        col("name", "name", Kind::Text),
+        col("state", "state", Kind::Text),
+        col("took", "took_ms", Kind::Text),
+    ],
+    key: "name",
+};
+
+fn phases(task: &Value) -> &[Value] {
+    task.get("phases")
+        .and_then(Value::as_array)
+        .map(Vec::as_slice)
+        .unwrap_or_default()
+}
+
+fn word<'a>(phase: &'a Value, place: &str) -> &'a str {
+    phase.get(place).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// ` 16/17 readiness`, while it is in one.
+pub(super) fn running(task: &Value) -> Option<String> {
+    let all = phases(task);
+    let at = all.iter().position(|phase| word(phase, "state") == "running")?;
+    Some(format!(
+        "{:>2}/{} {}",
+        at + 1,
+        all.len(),
+        text::plain(word(&all[at], "name"))
+    ))
+}
+
+pub(crate) fn show(out: &mut Out, task: &Value) -> Result<(), Failure> {
+    let all = phases(task);
+    if !matches!(out.format, Format::Table | Format::Tsv) {
+        return Ok(());
+    }
+    for (at, phase) in all.iter().enumerate() {
+        let (name, state) = (text::plain(word(phase, "name")), text::plain(word(phase, "state")));
+        let took = phase.get("took_ms").and_then(Value::as_i64);
+        let line = match out.format {
+            Format::Tsv => {
+                let took = took.map(|ms| ms.to_string()).unwrap_or_default();
+                format!("phase\t{}\t{name}\t{state}\t{took}", at + 1)
+            }
+            _ => {
+                let took = took.map(text::span).unwrap_or_default();
+                format!(" {:>2}/{} {name:<25}{:<9}{took:>7}", at + 1, all.len(), mark(&state))
+                    .trim_end()
+                    .to_owned()
+            }
+        };
+        out.line(&line)?;
+    }
+    Ok(())
+}
+
+/// A word beside the sign: a sign alone says little.
+fn mark(state: &str) -> String {
+    match state {
+        "done" => "✓".to_owned(),
+        "waiting" => "·".to_owned(),
+        "running" => "… now".to_owned(),
+        "failed" => "✗ failed".to_owned(),
+        other => other.to_owned(),
+    }
+}

@@ -1,0 +1,60 @@
+//! A node out of service and back: nothing new is given out, and it returns only as it was approved.
+
+use model::api::NodeView;
+use model::state::NodeState;
+
+use super::renter::Renter;
+use super::*;
+
+#[tokio::test]
+async fn a_drained_node_comes_back_only_as_it_was_approved() {
+    let town = town().await;
+    let puppet = Puppet::of_slices(&town, "a").await;
+    let fleet = town.fleet().await;
+    puppet.in_service(&town).await;
+    let tenant = Renter::new(&fleet);
+    tenant.reserves(1).await.expect("a slot");
+    let node = format!("/v1/nodes/{}", puppet.id());
+    reasoned(&town, &format!("{node}/drain")).await.expect("drains");
+    let view = town.until_node(puppet.id(), NodeState::Draining).await;
+    assert!(view.waiting.is_some());
+    assert_eq!(
+        Renter::new(&fleet).reserves(1).await.expect_err("draining"),
+        Code::SlotUnavailable
+    );
+    assert_eq!(tenant.gives_back().await, 1);
+    town.until_node(puppet.id(), NodeState::Drained).await;
+    // Back with a GPU less: it stays where it is and says why.
+    let comes_back = async || {
+        let _: NodeView = verb(&town, &format!("{node}/undrain")).await.expect("asks");
+        let probe = puppet.claim().await;
+        puppet.ends(&town, &probe, |_| {}).await;
+    };
+    comes_back().await;
+    let mut output = found(puppet.id());
+    let lost = output.candidate_slots.remove(3);
+    output.gpu_devices.retain(|gpu| gpu.pci_address != lost.pci_address);
+    puppet.finds(&town, &output).await;
+    let view = town.show_node(puppet.id()).await;
+    assert_eq!(view.state, NodeState::Drained);
+    let reason = view.state_reason.expect("a reason");
+    assert!(reason.contains(&lost.pci_address.to_string()), "{reason}");
+    // Back as it was.
+    comes_back().await;
+    puppet.finds(&town, &found(puppet.id())).await;
+    town.until_node(puppet.id(), NodeState::Ready).await;
+    assert_eq!(Renter::new(&fleet).reserves(8).await.expect("all of them").len(), 8);
+    assert_eq!(
+        verb::<NodeView>(&town, &format!("{node}/undrain"))
+            .await
+            .expect_err("it is ready"),
+        Code::StateConflict
+    );
+    // Nor does its mode change under tenants.
+    let mode: Result<NodeView, _> = town
+        .api()
+        .post(&format!("{node}/mode"), &json!({ "mode": "machine" }))
+        .await;
+    assert_eq!(code(&mode.expect_err("slots are held")), Code::ModeConflict);
+    town.end().await;
+}

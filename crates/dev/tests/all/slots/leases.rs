@@ -1,0 +1,63 @@
+//! Many who want the same few slots: every slot has one owner at a time, by the word of those who were told and by the
+//! rows that are left.
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+
+use model::id::AllocationId;
+
+use super::renter::Renter;
+use super::*;
+
+const TENANTS: u32 = 40;
+const TURNS: u32 = 25;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_thousand_reservations_of_eight_slots_never_meet() {
+    let town = town().await;
+    let puppet = Puppet::of_slices(&town, "a").await;
+    puppet.in_service(&town).await;
+    let fleet = town.fleet().await;
+    let owners: Mutex<HashMap<SlotId, AllocationId>> = Mutex::default();
+    let (mut given, mut refused) = (0, 0);
+    let tenant = async |number: u32| {
+        let mut counts = (0u32, 0u32);
+        for turn in 0..TURNS {
+            let renter = Renter::new(&fleet);
+            let wanted = 1 + (number + turn) % 3;
+            match renter.reserves(wanted).await {
+                Ok(slots) => {
+                    counts.0 += 1;
+                    for slot in &slots {
+                        let before = owners.lock().expect("whole").insert(slot.slot_id, renter.allocation);
+                        assert_eq!(before, None, "{} was somebody's", slot.slot_id);
+                    }
+                    tokio::task::yield_now().await;
+                    for slot in &slots {
+                        owners.lock().expect("whole").remove(&slot.slot_id);
+                    }
+                    assert_eq!(renter.gives_back().await, slots.len());
+                }
+                Err(Code::SlotUnavailable) => counts.1 += 1,
+                Err(other) => panic!("{other}"),
+            }
+        }
+        counts
+    };
+    for counts in futures_util::future::join_all((0..TENANTS).map(tenant)).await {
+        given += counts.0;
+        refused += counts.1;
+    }
+    assert_eq!(given + refused, TENANTS * TURNS);
+    assert!(given > 100, "given {given}, refused {refused}");
+    let pool = fleet.app.db.read();
+    let (leases, open): (i64, i64) =
+        sqlx::query_as("select count(*), count(*) filter (where ended_at is null) from lease")
+            .fetch_one(pool)
+            .await
+            .expect("readable");
+    assert_eq!(open, 0, "of {leases} leases");
+    assert!(leases >= i64::from(given));
+    assert_eq!(states(&slots(&town, puppet.id()).await), [SlotState::Free; 8]);
+    town.end().await;
+}
