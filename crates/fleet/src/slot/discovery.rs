@@ -180,7 +180,9 @@ async fn compare(change: &mut Change, slot: &SlotRow, sight: &Sight<'_>) -> Answ
     let mut warnings: Vec<Blocker> = sight.warnings.iter().map(|&b| b.clone()).collect();
     let mut fault = None;
     if let (Some(now), Some(then)) = (sight.gpu, slot.approved_gpu()) {
-        if now.vbios_sha256 != then.vbios_sha256 {
+        // While a guest has the GPU, the host may not be able to read its ROM.
+        let unreadable = now.vbios_sha256.is_none() && (slot.lease_id.is_some() || slot.quarantine_no.is_some());
+        if now.vbios_sha256 != then.vbios_sha256 && !unreadable {
             let detail = format!(
                 "the GPU {} has another VBIOS than when it was approved",
                 now.pci_address

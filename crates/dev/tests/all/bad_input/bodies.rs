@@ -87,8 +87,13 @@ async fn a_body_that_was_not_asked_for_is_refused_by_name() {
     assert_eq!(everything(&town).await, before);
     for (route, honest) in TAKERS {
         let answer = sender.send(route, JSON, honest.as_bytes()).await;
-        // The node never enrolled, so it has nothing to revoke; all others do what they are asked.
-        let nothing_there = route.ends_with("/revoke") && answer.status == 404;
+        // The node never enrolled, so it has nothing to revoke, no slots, and nothing to be drained of; all others do
+        // what they are asked.
+        let nothing_there = (route.ends_with("/revoke") || route.starts_with("/v1/slots")) && answer.status == 404;
+        if route.ends_with("/drain") {
+            refused(&answer, Code::StateConflict);
+            continue;
+        }
         // The form is right, but no root has signed it.
         if route.ends_with("/delegation") {
             refused(&answer, Code::ManifestRejected);

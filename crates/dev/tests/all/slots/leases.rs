@@ -9,8 +9,8 @@ use model::id::AllocationId;
 use super::renter::Renter;
 use super::*;
 
-const TENANTS: u32 = 40;
-const TURNS: u32 = 25;
+const TENANTS: u32 = 16;
+const TURNS: u32 = 63;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_thousand_reservations_of_eight_slots_never_meet() {
@@ -49,7 +49,7 @@ async fn a_thousand_reservations_of_eight_slots_never_meet() {
         refused += counts.1;
     }
     assert_eq!(given + refused, TENANTS * TURNS);
-    assert!(given > 100, "given {given}, refused {refused}");
+    assert!(given >= 50 && refused >= 50, "given {given}, refused {refused}");
     let pool = fleet.app.db.read();
     let (leases, open): (i64, i64) =
         sqlx::query_as("select count(*), count(*) filter (where ended_at is null) from lease")
