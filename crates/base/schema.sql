@@ -387,6 +387,7 @@ table slot_dirt constraint slot_dirt_pkey PRIMARY KEY (no)
 table slot_dirt constraint slot_dirt_proof FOREIGN KEY (ended_by, slot_id, ended_kind, ended_clean, ended_op) REFERENCES slot_proof(no, slot_id, kind, clean, op_id)
 table slot_dirt constraint slot_dirt_slot_id_fkey FOREIGN KEY (slot_id) REFERENCES slot(id)
 table slot_dirt constraint slot_dirt_task_id_fkey FOREIGN KEY (task_id) REFERENCES task(id)
+table slot_dirt index CREATE INDEX slot_dirt_by_task ON public.slot_dirt USING btree (task_id)
 table slot_dirt index CREATE UNIQUE INDEX slot_dirt_open ON public.slot_dirt USING btree (slot_id) WHERE (ended_by IS NULL)
 table slot_dirt index CREATE UNIQUE INDEX slot_dirt_pkey ON public.slot_dirt USING btree (no)
 table slot_dirt owner gpuaas_owner

@@ -106,7 +106,7 @@ pub(crate) struct Limit {
 }
 
 impl Limit {
-    fn most(&self) -> usize {
+    pub(crate) fn most(&self) -> usize {
         if self.all {
             usize::MAX
         } else {

@@ -22,4 +22,5 @@ migrations! {
     7 = "0007_scale",
     8 = "0008_slots",
     9 = "0009_topology",
+    10 = "0010_slot_tasks",
 }

@@ -142,7 +142,20 @@ pub(crate) async fn list(
         None => None,
     };
     let filters = [("node", node), ("state", state.map(|state| state.to_string()))];
-    session.list(Noun::Slot.path(), &filters, limit, &VIEW).await
+    let mut document = client.list(Noun::Slot.path(), &filters, limit.most()).await?;
+    // As they stand in their hosts, which is how people look for them.
+    if let Some(slots) = document.get_mut("items").and_then(Value::as_array_mut) {
+        let place = |slot: &Value| {
+            let node = slot.get("node_name").and_then(Value::as_str).map(str::to_owned);
+            (node, slot.get("slot_index").and_then(Value::as_u64))
+        };
+        slots.sort_by_key(place);
+    }
+    session.out.list(&VIEW, &document)?;
+    if document.get("next").is_some_and(Value::is_string) {
+        session.out.note("there are more; --limit N or --all shows them")?;
+    }
+    Ok(())
 }
 
 async fn approve(session: &mut Session, slots: &[String], node: Option<&str>) -> Result<(), Failure> {
