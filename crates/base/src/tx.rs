@@ -55,7 +55,7 @@ impl Db {
     /// Opens a change by `actor`. The action is a word of ours (`node.quarantine`), never text from outside.
     pub async fn change(&self, actor: &Actor, action: &'static str, target: impl Into<Target>) -> sqlx::Result<Change> {
         Ok(Change {
-            tx: self.writer().begin().await?,
+            tx: Db::begin(self.writer()).await?,
             db: self.clone(),
             actor: actor.clone(),
             at: self.clock().now(),

@@ -175,3 +175,42 @@ fn busy(task: &Task, running: &[(TaskType, Vec<String>)]) -> bool {
         .any(|other| subjects.contains(other));
     same_subject || same_type >= task_type.spec().running_per_node as usize
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::value::to_raw_value;
+
+    use super::*;
+
+    fn account(name: &str) -> Task {
+        let params = serde_json::json!({
+            "allocation_id": model::id::AllocationId::new(), "username": name, "uid": 20_001, "gpu_access": false,
+            "ssh_public_keys": ["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f"],
+        });
+        let params = to_raw_value(&params).expect("JSON");
+        Task::parse("allocation.provision_user", 1, &params).expect("good parameters")
+    }
+
+    fn run(task: &Task) -> (TaskType, Vec<String>) {
+        (task.task_type(), task.subjects())
+    }
+
+    #[test]
+    fn only_so_many_of_a_type_run_at_once() {
+        let mut running = Vec::new();
+        for n in 0..account("any").task_type().spec().running_per_node {
+            let next = account(&format!("tenant-{n}"));
+            assert!(!busy(&next, &running), "{n} run");
+            running.push(run(&next));
+        }
+        assert!(busy(&account("late"), &running));
+        let probe = Task::HealthProbe(model::task::health_probe::Params {});
+        assert!(!busy(&probe, &running), "another type has room of its own");
+    }
+
+    #[test]
+    fn only_one_task_works_on_a_subject() {
+        let running = [run(&account("ada"))];
+        assert!(busy(&account("ada"), &running) && !busy(&account("bob"), &running));
+    }
+}

@@ -64,7 +64,7 @@ async fn seal_since(db: &Db, since: Option<OffsetDateTime>) -> sqlx::Result<u64>
 }
 
 async fn seal(db: &Db, since: Option<OffsetDateTime>) -> sqlx::Result<(u64, Option<OffsetDateTime>)> {
-    let mut tx = db.bookkeeping().begin().await?;
+    let mut tx = Db::begin(db.bookkeeping()).await?;
     let mine: bool = sqlx::query_scalar("select pg_try_advisory_xact_lock($1)")
         .bind(Lock::AuditSealer.key())
         .fetch_one(&mut *tx)

@@ -53,7 +53,7 @@ struct Sealed {
 
 /// Checks everything. `known` is a head that was kept elsewhere, if there is one.
 pub async fn verify(db: &Db, known: Option<&Head>) -> sqlx::Result<AuditVerdict> {
-    let mut tx = db.read().begin().await?;
+    let mut tx = Db::begin(db.read()).await?;
     // One picture for the whole walk, while the sealer goes on.
     sqlx::query("set transaction isolation level repeatable read, read only")
         .execute(&mut *tx)

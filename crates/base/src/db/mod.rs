@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-use sqlx::{Connection, PgPool};
+use sqlx::{Connection, PgPool, Postgres, Transaction};
 
 use crate::clock::Clock;
 use crate::metrics::DATABASE_USES;
@@ -86,6 +86,15 @@ impl Db {
             wake: Wake::new(),
             refusals: Limiter::default(),
         }
+    }
+
+    /// A transaction on one of our pools, begun in a task of its own: a `begin` that is dropped before the server has
+    /// answered is forgotten by its connection, which then goes back to the pool inside a transaction. The next
+    /// statement there would think that it stands alone, be believed, and be rolled back by a stranger.
+    pub(crate) async fn begin(pool: &PgPool) -> sqlx::Result<Transaction<'static, Postgres>> {
+        let pool = pool.clone();
+        let begun = tokio::spawn(async move { pool.begin().await });
+        begun.await.map_err(|_| sqlx::Error::WorkerCrashed)?
     }
 
     /// For queries. A write through here fails in the server.

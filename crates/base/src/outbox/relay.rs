@@ -62,7 +62,7 @@ pub async fn stamp_all(db: &Db) -> sqlx::Result<u64> {
 }
 
 async fn stamp(db: &Db) -> sqlx::Result<u64> {
-    let mut tx = db.bookkeeping().begin().await?;
+    let mut tx = Db::begin(db.bookkeeping()).await?;
     let mine: bool = sqlx::query_scalar("select pg_try_advisory_xact_lock($1)")
         .bind(Lock::OutboxRelay.key())
         .fetch_one(&mut *tx)

@@ -172,3 +172,31 @@ async fn readers_cannot_write_and_nobody_can_rewrite_the_audit() {
         assert_eq!(state.as_deref(), Some("42501"), "{statement}: {error}");
     }
 }
+
+/// Whoever asked has gone, at any moment of it. A statement that stands alone on the same connection must stand alone.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_that_is_dropped_while_it_opens_leaves_no_transaction() {
+    let test = TestDb::new().await;
+    let db = Db::lazy(test.db().connect_options().clone(), base::Clock::real(), 1);
+    sqlx::query("select 1")
+        .execute(db.bookkeeping())
+        .await
+        .expect("connects");
+    let (mut opened, mut dropped) = (0, 0);
+    for round in 0..400u64 {
+        let actor = Actor::system("test");
+        let change = db.change(&actor, "user.create", NodeId::new());
+        match tokio::time::timeout(Duration::from_micros(round % 200 * 5), change).await {
+            Ok(change) => drop((change.expect("opens"), opened += 1)),
+            Err(_) => dropped += 1,
+        }
+        sqlx::query("insert into app_user (id, name, created_at) values (gen_random_uuid(), $1, now())")
+            .bind(format!("user-{round}"))
+            .execute(db.bookkeeping())
+            .await
+            .expect("inserts");
+        let seen = counts(&test.db()).await.0;
+        assert_eq!(seen, round as i64 + 1, "{opened} were opened, {dropped} dropped");
+    }
+    assert!(dropped > 20, "{dropped} were dropped");
+}
