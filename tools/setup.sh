@@ -47,6 +47,31 @@ if [ "$purpose" = test ]; then
   PATH=$PATH:/usr/sbin have useradd || missing+=(passwd)
   have strace || missing+=(strace)
   have git || missing+=(git)
+  # A real slice: switch, DHCP, hypervisor, and a small guest built from Debian's packages. No daemon of them is used;
+  # the tests start their own.
+  while read -r name package; do
+    PATH=$PATH:/usr/sbin:/sbin have "$name" || missing+=("$package")
+  done <<'PACKAGES'
+qemu-system-x86_64 qemu-system-x86
+qemu-img qemu-utils
+libvirtd libvirt-daemon
+virsh libvirt-clients
+ovs-vswitchd openvswitch-switch
+dnsmasq dnsmasq-base
+ip iproute2
+ssh openssh-client
+busybox busybox-static
+dropbear dropbear-bin
+syslinux syslinux
+mformat mtools
+sfdisk fdisk
+cpio cpio
+depmod kmod
+losetup mount
+PACKAGES
+  [ -e /usr/lib/libvirt/connection-driver/libvirt_driver_qemu.so ] || [ ! -e /usr/lib/x86_64-linux-gnu ] ||
+    ls /usr/lib/*/libvirt/connection-driver/libvirt_driver_qemu.so >/dev/null 2>&1 ||
+    missing+=(libvirt-daemon-driver-qemu libvirt-daemon-system)
 fi
 [ ${#missing[@]} -gt 0 ] || exit 0
 

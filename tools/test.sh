@@ -5,7 +5,7 @@
 set -uo pipefail # no -e: a failed stage is counted, and the later ones still run
 cd "$(dirname "$0")/.." || exit 1
 
-readonly STAGES=8
+readonly STAGES=9
 target=${CARGO_TARGET_DIR:-target}
 logs=$target/test
 mkdir -p "$logs"
@@ -92,6 +92,9 @@ quiet_stage format tools/format.sh --check
 quiet_stage clippy cargo clippy --all-targets -- -D warnings
 # One graph for programs and tests, so that nothing is built twice with different features.
 quiet_stage build cargo build --lib --bins --tests || { totals; exit 1; }
+
+# A guest that fits a test; kept beside the build.
+quiet_stage 'mini guest' tools/mini-guest.sh "$target/mini-guest"
 
 # --- one Postgres for the run -----------------------------------------------------------------
 head_line database

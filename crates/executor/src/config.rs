@@ -1,11 +1,12 @@
 //! What the program can be told: flags, each with its twin in the environment. Nothing else in it reads either.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use clap::{Args, Parser, Subcommand};
 use executor::{Clock, Limits, Options};
 use host::Host;
+use host::real::Settings;
 
 /// The root half of a gpuaas node: runs the signed tasks that are compiled into it, and nothing else.
 #[derive(Parser)]
@@ -25,6 +26,12 @@ pub(crate) enum Command {
     Types,
     /// Print the version.
     Version,
+    /// Fetch a connected socket and hand it on to ssh, which started this.
+    #[command(hide = true)]
+    HandOver {
+        /// Where it is fetched.
+        counter: PathBuf,
+    },
     /// Try what the sandbox forbids, here and in a child.
     #[command(hide = true)]
     SandboxCheck {
@@ -75,7 +82,11 @@ pub(crate) struct Enroll {
 
 impl Place {
     fn options(self) -> Options {
-        Options::new(self.state_dir, self.socket, self.config, Host::real())
+        let mut settings = Settings::default();
+        // Whoever runs us from elsewhere means this program, not an installed one.
+        settings.helper = std::env::current_exe().unwrap_or(settings.helper);
+        let host = Host::real_with(Path::new("/"), settings);
+        Options::new(self.state_dir, self.socket, self.config, host)
     }
 }
 

@@ -54,6 +54,7 @@ fn run() -> anyhow::Result<()> {
             println!("gpuaas-node-executor {}", env!("CARGO_PKG_VERSION"));
             Ok(())
         }
+        Command::HandOver { counter } => Ok(host::real::hand_over(&counter)?),
         Command::SandboxCheck { inside } => sandbox::check(inside),
     }
 }

@@ -5,7 +5,9 @@ mod crash;
 mod enrolment;
 mod gate;
 mod house;
+
 mod keys;
+mod lab;
 mod place;
 mod proofs;
 mod protocol;

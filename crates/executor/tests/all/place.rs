@@ -32,6 +32,8 @@ pub(crate) struct Place {
     pub(crate) limits: Limits,
     /// In the place of the pretend host's own, from the next start on.
     pub(crate) users: Option<Arc<dyn host::Users>>,
+    /// In the place of the pretend host.
+    pub(crate) host: Option<host::Host>,
     running: Option<(Stop, JoinHandle<anyhow::Result<()>>)>,
 }
 
@@ -55,13 +57,17 @@ impl Place {
             result_public: None,
             limits,
             users: None,
+            host: None,
             running: None,
         }
     }
 
     /// Enrolled and serving.
     pub(crate) fn start(profile: Profile) -> Self {
-        let mut place = Self::empty(profile);
+        Self::started(Self::empty(profile))
+    }
+
+    pub(crate) fn started(mut place: Self) -> Self {
         place.enroll();
         place.serve();
         let mut agent = place.connect();
@@ -80,7 +86,7 @@ impl Place {
 
     pub(crate) fn options(&self) -> Options {
         let path = |name: &str| self.dir.join(name);
-        let mut host = self.pretend.host();
+        let mut host = self.host.clone().unwrap_or_else(|| self.pretend.host());
         host.users = self.users.clone().unwrap_or(host.users);
         let mut options = Options::new(path("state"), path("sock"), path("node.toml"), host);
         options.clock = self.house.clock.clone();
@@ -119,9 +125,14 @@ impl Place {
     }
 
     pub(crate) fn connect(&self) -> Agent {
+        self.connect_with(PATIENCE)
+    }
+
+    /// An agent that waits so long for each word.
+    pub(crate) fn connect_with(&self, patience: Duration) -> Agent {
         let path = self.dir.join("sock");
         let stream = eventually("the socket accepts", || UnixStream::connect(&path).ok());
-        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        stream.set_read_timeout(Some(patience)).expect("a timeout");
         Agent { stream, fence: 100 }
     }
 

@@ -104,7 +104,6 @@ pub(super) enum Output {
     Dropped,
     /// Up to a limit; more is an error.
     Kept,
-    To(File),
 }
 
 impl Ended {
@@ -182,7 +181,6 @@ impl Commands {
         let stdout = match with.output {
             Output::Dropped => Stdio::null(),
             Output::Kept => Stdio::piped(),
-            Output::To(file) => Stdio::from(file),
         };
         let mut command = self.command(program);
         command.args(args).current_dir("/").env_clear().process_group(0);

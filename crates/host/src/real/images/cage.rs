@@ -50,6 +50,9 @@ impl<'a> Cage<'a> {
         if let Some(writes) = self.writes {
             rules = rules.add_rule(PathBeneath::new(writes.as_fd(), read | AccessFs::WriteFile))?;
         }
+        if let Ok(nothing) = PathFd::new("/dev/null") {
+            rules = rules.add_rule(PathBeneath::new(nothing, read | AccessFs::WriteFile))?;
+        }
         for path in LIBRARIES {
             let Ok(fd) = PathFd::new(path) else { continue };
             let access = if path.starts_with("/etc") {

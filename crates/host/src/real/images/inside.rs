@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::cage::Cage;
-use super::{CONVERT, refused};
+use super::{CONVERT, DISK, refused};
 use crate::error::Doing;
 use crate::real::command::{Commands, Output, Program, With};
 use crate::{Image, Result};
@@ -75,20 +75,25 @@ pub(super) fn look(commands: &Commands, image: &Image, file: &File) -> Result<u6
 }
 
 /// The disk, read again from the device, holds what is inside the image.
-pub(super) fn compare(commands: &Commands, image: &Image, source: &File, disk: &File, size: u64) -> Result<()> {
+pub(super) fn compare(
+    commands: &Commands,
+    image: &Image,
+    (source, path): (&File, &str),
+    disk: &File,
+    size: u64,
+) -> Result<()> {
     let doing = || "read a disk back".to_owned();
     // What was written is still in memory; the disk shall say it.
     fadvise(disk, 0, None, Advice::DontNeed).doing(doing)?;
     let block = disk.metadata().doing(doing)?.file_type().is_block_device();
     let protocol = if block { "host_device" } else { "file" };
     let format = image.format.as_str();
-    // No option here is anything but a word of ours or a number.
-    let ours = format!("driver={format},file.driver=file,file.filename=/proc/self/fd/0");
-    let theirs = format!("driver=raw,size={size},file.driver={protocol},file.filename=/proc/self/fd/1");
-    let args = ["compare", "--image-opts", &ours, &theirs];
+    // No option here is anything but a word of ours, a digest or a number.
+    let ours = format!("driver={format},file.driver=file,file.filename={path}");
+    let theirs = format!("driver=raw,size={size},file.driver={protocol},file.filename={DISK}");
+    let args = ["compare", "-q", "--image-opts", &ours, &theirs];
     let with = With {
-        input: Some(source.try_clone().doing(doing)?),
-        output: Output::To(disk.try_clone().doing(doing)?),
+        input: Some(disk.try_clone().doing(doing)?),
         ..With::default()
     };
     let ended = Cage::new(source, Some(disk)).run(|| commands.run_with(Program::QemuImg, &args, with, CONVERT))?;

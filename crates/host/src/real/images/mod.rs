@@ -14,12 +14,14 @@ use std::time::Duration;
 use model::digest::{Hasher, Sha256};
 use model::signal::Code;
 
-use super::command::{Commands, Output, Program, With};
+use super::command::{Commands, Program, With};
 use super::whole::Folder;
 use crate::error::Doing;
 use crate::{Error, Image, OpenDisk, Result, Source};
 
 const STORE: &str = "var/lib/gpuaas/executor/images";
+/// Where a program finds the disk that it was given.
+const DISK: &str = "/proc/self/fd/0";
 const CHUNK: usize = 1 << 20;
 /// The task's own limit is 7200 s; a converter that needs longer is stuck.
 const CONVERT: Duration = Duration::from_secs(6600);
@@ -142,29 +144,19 @@ impl crate::Images for Images {
         let source = self.there(image)?;
         let size = inside::look(&self.commands, image, &source)?;
         let format = image.format.as_str();
-        // By the numbers of its own two files: there is no name that could mean something else by now.
-        let args = [
-            "convert",
-            "-n",
-            "-t",
-            "writeback",
-            "-f",
-            format,
-            "-O",
-            "raw",
-            "/proc/self/fd/0",
-            "/proc/self/fd/1",
-        ];
+        // The disk is its standard input, which it can only reach by that number; never its output, where a program may
+        // say something. The image has the name of its digest, and the cage opens that very file and no other.
+        let from = self.store.join(image.sha256.to_string()).display().to_string();
+        let args = ["convert", "-n", "-f", format, "-O", "raw", &from, DISK];
         let with = With {
-            input: Some(source.try_clone().doing(doing)?),
-            output: Output::To(disk.try_clone().doing(doing)?),
+            input: Some(disk.try_clone().doing(doing)?),
             ..With::default()
         };
         let cage = cage::Cage::new(&source, Some(&disk));
         cage.run(|| self.commands.run_with(Program::QemuImg, &args, with, CONVERT))?
             .ok()?;
         disk.sync_all().doing(doing)?;
-        inside::compare(&self.commands, image, &source, &disk, size)
+        inside::compare(&self.commands, image, (&source, &from), &disk, size)
     }
 }
 
