@@ -69,8 +69,7 @@ cpio cpio
 depmod kmod
 losetup mount
 PACKAGES
-  [ -e /usr/lib/libvirt/connection-driver/libvirt_driver_qemu.so ] || [ ! -e /usr/lib/x86_64-linux-gnu ] ||
-    ls /usr/lib/*/libvirt/connection-driver/libvirt_driver_qemu.so >/dev/null 2>&1 ||
+  compgen -G '/usr/lib/*/libvirt/connection-driver/libvirt_driver_qemu.so' >/dev/null ||
     missing+=(libvirt-daemon-driver-qemu libvirt-daemon-system)
 fi
 [ ${#missing[@]} -gt 0 ] || exit 0

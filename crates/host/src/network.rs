@@ -43,7 +43,7 @@ impl Plug {
 }
 
 pub trait Network: Send + Sync {
-    /// `slice_bridge_missing` unless local policy names it and it exists.
+    /// `slice_bridge_missing` unless it exists and has an address. Whether guests may use it, local policy says.
     fn check_bridge(&self, bridge: &Name) -> Result<()>;
 
     /// Flows first, then the port, then the address. `vm_refused` if the port or the address is another VM's.

@@ -4,17 +4,14 @@ use std::os::unix::fs::PermissionsExt;
 
 use host::pretend::Profile;
 
+use crate::lab::program;
 use crate::place::Place;
 
 const EAFNOSUPPORT: &str = "97";
 
 /// The program as a careful root starts it.
 fn under_umask_077() -> std::process::Command {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the program under test, and a shell for its umask"
-    )]
-    let mut shell = std::process::Command::new("sh");
+    let mut shell = program("sh");
     let start = "umask 077 && exec \"$0\" \"$@\"";
     shell.args(["-c", start, env!("CARGO_BIN_EXE_gpuaas-node-executor")]);
     shell

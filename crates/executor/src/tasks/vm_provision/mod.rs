@@ -21,12 +21,14 @@ use steps::{Complaints, Context, Proof, Report, Step, Table, nothing};
 
 use super::Surroundings;
 use super::slice::Hold;
+use crate::policy::SlicePolicy;
 
 pub(super) struct Handler;
 
 pub(super) struct Provision {
     hold: Hold,
     params: Params,
+    policy: SlicePolicy,
     facts: Facts,
 }
 
@@ -89,6 +91,7 @@ impl super::Handler for Handler {
         Provision {
             hold: Hold::new(around, params.allocation_id, &params.vm_name, &params.slots, None),
             params: params.clone(),
+            policy: around.slices.clone(),
             facts: Facts::default(),
         }
     }

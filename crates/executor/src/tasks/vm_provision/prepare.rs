@@ -8,12 +8,32 @@ use crate::tasks::{fail, failed};
 
 /// A VM that this operation has made before is not this task's to take away, whatever fails from here on.
 pub(super) fn lease(p: &mut Provision) -> Result<(), Fail> {
+    allowed_here(p)?;
     let (hold, host) = (&p.hold, &p.hold.host);
     host.leases
         .ensure_leased(&hold.slot_ids(), &hold.owner)
         .map_err(failed)?;
     p.facts.stood = stands(p)?;
     Ok(())
+}
+
+/// What root on this host has said about guests' networks.
+fn allowed_here(p: &Provision) -> Result<(), Fail> {
+    let bridge = &p.params.ovs_bridge;
+    if !p.policy.bridges.contains(bridge) {
+        let why = format!("ovs_bridge: local policy does not name {bridge}");
+        return Err(fail(Code::SliceBridgeMissing, why));
+    }
+    let Some(cidr) = p.policy.cidr else {
+        return Err(fail(Code::SliceNetworkUnset, "local policy has no slice_cidr"));
+    };
+    match p.hold.slots.iter().find(|slot| !cidr.contains(slot.private_ip)) {
+        Some(slot) => {
+            let why = format!("private_ip: {} is not in {cidr}", slot.private_ip);
+            Err(fail(Code::ParamsInvalid, why))
+        }
+        None => Ok(()),
+    }
 }
 
 fn stands(p: &Provision) -> Result<bool, Fail> {

@@ -37,7 +37,7 @@ pub(in crate::tasks) fn params(slots: u32) -> Params {
         image_trusted: true,
         driver_strategy: DriverStrategy::Preinstalled,
         ssh_public_keys: vec![key.parse().expect("a well-formed key")],
-        ovs_bridge: "br-slice".parse().expect("a plain word"),
+        ovs_bridge: "br-slices".parse().expect("a plain word"),
         graceful_timeout_seconds: 30,
         readiness_timeout_seconds: 60,
         slots: (0..slots).map(|index| slot(profile, index)).collect(),
@@ -69,7 +69,7 @@ pub(in crate::tasks) fn slot(profile: Profile, index: u32) -> Slot {
         vcpu_count: 12,
         memory_mib: 65_536,
         mac_address: format!("02:00:00:00:00:{index:02x}").parse().expect("an address"),
-        private_ip: std::net::Ipv4Addr::new(10, 100, 0, u8::try_from(10 + index).expect("small")),
+        private_ip: std::net::Ipv4Addr::new(10, 77, 0, u8::try_from(10 + index).expect("small")),
     }
 }
 

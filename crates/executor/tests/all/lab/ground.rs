@@ -29,7 +29,6 @@ impl Ground {
         let hosts_dir = PathBuf::from(format!("{ROOT}/hosts"));
         fs::create_dir_all(&hosts_dir).expect("a directory");
         let network = NetworkSettings {
-            bridges: vec![BRIDGE.parse().expect("a name")],
             reachable: Vec::new(),
             switch_dir: "/run/openvswitch".into(),
             hosts_dir,

@@ -24,9 +24,9 @@ const NEEDED: [&str; 10] = [
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "tests start daemons and namespaces of their own"
+    reason = "tests start the program under test, daemons and namespaces of their own"
 )]
-fn program(name: &str) -> Command {
+pub(crate) fn program(name: &str) -> Command {
     Command::new(name)
 }
 

@@ -141,6 +141,8 @@ fn abuse_13b_one_vm_of_an_operation_comes_and_goes_for_real() {
         let pretend = Pretend::in_memory(Profile::L40sx4);
         let mut place = Place::empty(Profile::L40sx4);
         place.host = Some(host(ground, &pretend));
+        let policy = format!("slice_cidr = \"10.77.0.0/24\"\novs_bridges = [\"{BRIDGE}\"]\n");
+        std::fs::write(place.dir.join("node.toml"), policy).expect("written");
         let place = Place::started(place);
         let mut agent = place.connect_with(PATIENCE);
         let params = params(&image, slot(&disk, &pretend));

@@ -141,7 +141,12 @@ impl crate::Images for Images {
         let held = disk.fd().ok_or_else(|| refused(image, "the disk is a pretended one"))?;
         let doing = || format!("write image {} to a disk", image.sha256);
         let disk = File::from(held.try_clone_to_owned().doing(doing)?);
-        let source = self.there(image)?;
+        let mut source = self.there(image)?;
+        // Once more: it may be another file than the one that was verified. From here on it is this one.
+        let found = digest(&mut source).doing(doing)?;
+        if found != image.sha256 {
+            return Err(mismatch(image, format!("the stored file has digest {found}")));
+        }
         let size = inside::look(&self.commands, image, &source)?;
         let format = image.format.as_str();
         // The disk is its standard input, which it can only reach by that number; never its output, where a program may

@@ -28,8 +28,6 @@ const OWNER: &str = "gpuaas-allocation";
 /// Where the host keeps its network's things.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The bridges that guests may be plugged into.
-    pub bridges: Vec<Name>,
     /// Closed networks that are open to guests here.
     pub reachable: Vec<Ipv4Cidr>,
     /// `db.sock` and the bridges' own sockets.
@@ -42,7 +40,6 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Self {
-            bridges: Vec::new(),
             reachable: Vec::new(),
             switch_dir: "/run/openvswitch".into(),
             hosts_dir: "/var/lib/gpuaas/dhcp-hosts".into(),
@@ -161,9 +158,6 @@ impl crate::Network for Network {
             subject: bridge.to_string(),
             why: why.to_owned(),
         };
-        if !self.settings.bridges.contains(bridge) {
-            return Err(missing("local policy does not name it"));
-        }
         if !self.bridges()?.iter().any(|there| there == bridge.as_str()) {
             return Err(missing("the switch has no such bridge"));
         }
@@ -230,13 +224,12 @@ impl crate::Network for Network {
         if has_interface(&interface)? {
             self.ip(&["link", "delete", "dev", &interface])?;
         }
+        // Wherever it was plugged in once.
         let bridges = self.bridges()?;
-        for bridge in &self.settings.bridges {
-            if bridges.iter().any(|there| there == bridge.as_str()) {
-                self.drop_flows(&plug.vm, bridge)?;
-            }
-        }
-        Ok(())
+        let known = bridges.iter().filter_map(|bridge| bridge.parse().ok());
+        known
+            .into_iter()
+            .try_for_each(|bridge: Name| self.drop_flows(&plug.vm, &bridge))
     }
 
     fn has_port(&self, plug: &Plug) -> Result<bool> {
