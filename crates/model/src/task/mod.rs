@@ -4,6 +4,8 @@
 
 pub mod deprovision_user;
 pub mod health_probe;
+#[cfg(test)]
+mod hostile_tests;
 pub mod provision_user;
 pub mod slot;
 pub mod topology_discover;

@@ -2,6 +2,7 @@
 //! vanish with the test, an emulated guest, and a loop device for its disk. Only the GPU is pretended.
 
 mod ground;
+mod network;
 mod parts;
 mod slice;
 

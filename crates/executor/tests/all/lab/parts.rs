@@ -49,7 +49,8 @@ impl Loop {
         let (root, id) = (Path::new(ROOT), &self.identity);
         let dir = root.join("sys/block/nvme9n1");
         for below in [
-            "sys/block/nvme9n1/device",
+            "sys/class/nvme/nvme9/nvme9n1",
+            "sys/class/nvme-subsystem/nvme-subsys9/nvme9",
             "sys/block/nvme9n1/queue",
             "sys/block/nvme9n1/holders",
             "sys/dev/block",
@@ -57,7 +58,9 @@ impl Loop {
         ] {
             fs::create_dir_all(root.join(below)).expect("a directory");
         }
+        symlink("../../class/nvme/nvme9", dir.join("device")).expect("linked");
         for (file, text) in [
+            ("nsid", "1"),
             ("dev", number.as_str()),
             ("size", &(id.size_bytes / 512).to_string()),
             ("wwid", id.wwn.as_str()),
