@@ -5,6 +5,7 @@ mod bodies;
 mod doors;
 mod lists;
 mod nodes;
+mod often;
 mod raw;
 
 use dev::town::Town;
