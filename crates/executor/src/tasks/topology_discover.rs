@@ -129,7 +129,12 @@ fn slots(pairs: &[Pair<'_>], node: NodeId, slices: &SlicePolicy, found: &mut Fou
         let Some(disk) = pair.disk else { continue };
         let Some(private_ip) = network.of_slot(pair.slot_index) else {
             let detail = format!("{network} has no address for slot {}", pair.slot_index);
-            found.blocks(pair.gpu.pci, Code::SliceCidrFull, detail, "set a larger slice_cidr in /etc/gpuaas/node.toml");
+            found.blocks(
+                pair.gpu.pci,
+                Code::SliceCidrFull,
+                detail,
+                "set a larger slice_cidr in /etc/gpuaas/node.toml",
+            );
             continue;
         };
         let id = &disk.identity;

@@ -105,9 +105,7 @@ impl super::Handler for Handler {
 
 fn shutdown(r: &mut Release) -> Result<(), Fail> {
     let (hold, host) = (&r.hold, &r.hold.host);
-    host.leases
-        .ensure_held(&hold.slot_ids(), &hold.owner)
-        .map_err(failed)?;
+    host.leases.ensure_held(&hold.slot_ids(), &hold.owner).map_err(failed)?;
     hold.refuse_foreign_guests()?;
     let stopped = host
         .machines

@@ -25,7 +25,10 @@ pub(super) fn check(seen: &Seen, pairs: &[Pair<'_>], found: &mut Found) {
     }
     nvswitches(seen, found);
     for disk in &seen.disks.nameless {
-        let fix = format!("nvme id-ctrl /dev/{}; udevadm trigger /dev/{}", disk.kernel_name, disk.kernel_name);
+        let fix = format!(
+            "nvme id-ctrl /dev/{}; udevadm trigger /dev/{}",
+            disk.kernel_name, disk.kernel_name
+        );
         found.misses(&disk.kernel_name, Code::DiskIdentityMissing, &disk.why, fix);
     }
 }
@@ -37,22 +40,36 @@ fn class(gpu: &Function, found: &mut Found) {
             0 => "offers mediated devices".to_owned(),
             n => format!("has {n} virtual functions turned on"),
         };
-        let fix = format!("echo 0 > /sys/bus/pci/devices/{pci}/sriov_numvfs, and boot it on vfio-pci without the vGPU manager");
+        let fix = format!(
+            "echo 0 > /sys/bus/pci/devices/{pci}/sriov_numvfs, and boot it on vfio-pci without the vGPU manager"
+        );
         found.blocks(pci, Code::GpuClassAmbiguous, format!("it {split}"), fix);
     }
 }
 
 fn console(gpu: &Function, found: &mut Found) {
     if let Some(console) = &gpu.framebuffer {
-        let fix = "boot with initcall_blacklist=sysfb_init, or make the board's own display the primary one in the firmware";
-        found.blocks(gpu.pci, Code::GpuHeldByFramebuffer, format!("{console} draws on it"), fix);
+        let fix =
+            "boot with initcall_blacklist=sysfb_init, or make the board's own display the primary one in the firmware";
+        found.blocks(
+            gpu.pci,
+            Code::GpuHeldByFramebuffer,
+            format!("{console} draws on it"),
+            fix,
+        );
     }
 }
 
 fn answers(gpu: &Function, found: &mut Found) {
     if !gpu.config_readable || gpu.power_state == "D3cold" {
-        let detail = format!("it is in {} and its configuration space reads as all ones", gpu.power_state);
-        let fix = format!("power-cycle the host; then echo 0 > /sys/bus/pci/devices/{}/d3cold_allowed", gpu.pci);
+        let detail = format!(
+            "it is in {} and its configuration space reads as all ones",
+            gpu.power_state
+        );
+        let fix = format!(
+            "power-cycle the host; then echo 0 > /sys/bus/pci/devices/{}/d3cold_allowed",
+            gpu.pci
+        );
         found.blocks(gpu.pci, Code::GpuUnreachableD3cold, detail, fix);
     }
 }
@@ -65,11 +82,22 @@ fn group(seen: &Seen, pair: &Pair<'_>, of: &Function, found: &mut Found) {
     {
         let name = |group: Option<u32>| group.map_or("none".to_owned(), |group| group.to_string());
         let detail = format!("its IOMMU group was {} and is {}", name(of.iommu_group), name(*now));
-        found.blocks(gpu, Code::VfioGroupChanged, detail, "discover again once nobody plugs or resets devices");
+        found.blocks(
+            gpu,
+            Code::VfioGroupChanged,
+            detail,
+            "discover again once nobody plugs or resets devices",
+        );
     }
     if of.driver.is_none() {
         let fix = bind(of.pci);
-        found.blocks_by(gpu, of.pci.to_string(), Code::GpuNotReturned, "it is on no driver, not on vfio-pci", fix);
+        found.blocks_by(
+            gpu,
+            of.pci.to_string(),
+            Code::GpuNotReturned,
+            "it is on no driver, not on vfio-pci",
+            fix,
+        );
     }
     for member in seen.group(of) {
         let is_viable = match &member.driver {
@@ -87,7 +115,9 @@ fn group(seen: &Seen, pair: &Pair<'_>, of: &Function, found: &mut Found) {
 }
 
 fn bind(pci: Pci) -> String {
-    format!("echo vfio-pci > /sys/bus/pci/devices/{pci}/driver_override; echo {pci} > /sys/bus/pci/drivers_probe (at boot, before its driver)")
+    format!(
+        "echo vfio-pci > /sys/bus/pci/devices/{pci}/driver_override; echo {pci} > /sys/bus/pci/drivers_probe (at boot, before its driver)"
+    )
 }
 
 /// A guest that has it is no fault, but who approves should know; anybody else is in the way.
@@ -106,17 +136,32 @@ fn holders(seen: &Seen, gpu: &Function, found: &mut Found) {
 
 fn reset(seen: &Seen, gpu: &Function, found: &mut Found) {
     if gpu.reset_methods.is_empty() {
-        let fix = format!("cat /sys/bus/pci/devices/{}/reset_method; update kernel and firmware", gpu.pci);
-        found.blocks(gpu.pci, Code::GpuResetFailed, "the kernel knows no way to reset it", fix);
+        let fix = format!(
+            "cat /sys/bus/pci/devices/{}/reset_method; update kernel and firmware",
+            gpu.pci
+        );
+        found.blocks(
+            gpu.pci,
+            Code::GpuResetFailed,
+            "the kernel knows no way to reset it",
+            fix,
+        );
     }
     if let Some(words) = seen.hung.get(&gpu.pci) {
-        found.blocks(gpu.pci, Code::HostWriteTimeout, words, "dmesg | tail; reboot the host if the driver hangs");
+        found.blocks(
+            gpu.pci,
+            Code::HostWriteTimeout,
+            words,
+            "dmesg | tail; reboot the host if the driver hangs",
+        );
     }
 }
 
 /// A partition that two share is nobody's own.
 fn isolated(seen: &Seen, pair: &Pair<'_>, function: &Function, found: &mut Found) {
-    let physical = function.physical_function.map_or("its port".to_owned(), |pci| pci.to_string());
+    let physical = function
+        .physical_function
+        .map_or("its port".to_owned(), |pci| pci.to_string());
     let detail = match seen.partitions.get(&function.pci) {
         None => format!("virtual function of {physical} without a partition key or VLAN of its own"),
         Some(partition) => match seen.shares(function.pci, partition) {
@@ -125,7 +170,13 @@ fn isolated(seen: &Seen, pair: &Pair<'_>, function: &Function, found: &mut Found
         },
     };
     let fix = "ip link set PORT vf N vlan ID; on InfiniBand give it a pkey by the subnet manager";
-    found.blocks_by(pair.gpu.pci, function.pci.to_string(), Code::FabricNotIsolated, detail, fix);
+    found.blocks_by(
+        pair.gpu.pci,
+        function.pci.to_string(),
+        Code::FabricNotIsolated,
+        detail,
+        fix,
+    );
 }
 
 fn nvswitches(seen: &Seen, found: &mut Found) {
@@ -139,7 +190,8 @@ fn nvswitches(seen: &Seen, found: &mut Found) {
             false => "no fabric manager runs".to_owned(),
         };
         let detail = format!("{} joins the GPUs, and {state}", switch.pci);
-        let fix = "set FABRIC_MODE=1 in /usr/share/nvidia/nvswitch/fabricmanager.cfg; systemctl restart nvidia-fabricmanager";
+        let fix =
+            "set FABRIC_MODE=1 in /usr/share/nvidia/nvswitch/fabricmanager.cfg; systemctl restart nvidia-fabricmanager";
         found.blocks_all(HOST, Code::NvswitchUnmanaged, detail, fix);
     }
 }

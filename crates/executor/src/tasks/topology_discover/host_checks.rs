@@ -40,13 +40,26 @@ fn machine(seen: &Seen, found: &mut Found) {
     let ready = &seen.readiness;
     if !ready.has_kvm {
         let cpu = ready.cpu_virtualization;
-        let detail = format!("/dev/kvm is not usable; the processor shows vmx: {}, svm: {}", cpu.vmx, cpu.svm);
-        found.blocks_all(HOST, Code::KvmUnavailable, detail, "turn on virtualisation in the firmware; modprobe kvm_intel");
+        let detail = format!(
+            "/dev/kvm is not usable; the processor shows vmx: {}, svm: {}",
+            cpu.vmx, cpu.svm
+        );
+        found.blocks_all(
+            HOST,
+            Code::KvmUnavailable,
+            detail,
+            "turn on virtualisation in the firmware; modprobe kvm_intel",
+        );
     }
     if ready.iommu_group_count == 0 {
         let args = ready.iommu_kernel_args.join(" ");
         let detail = format!("the kernel has no IOMMU groups; its command line says {args:?}");
-        found.blocks_all(HOST, Code::IommuOff, detail, "boot with intel_iommu=on or amd_iommu=on, and iommu=pt");
+        found.blocks_all(
+            HOST,
+            Code::IommuOff,
+            detail,
+            "boot with intel_iommu=on or amd_iommu=on, and iommu=pt",
+        );
     }
     if !ready.loaded_modules.iter().any(|name| name == "vfio_pci") {
         let fix = "echo vfio-pci > /etc/modules-load.d/vfio.conf; modprobe vfio-pci";
@@ -57,11 +70,19 @@ fn machine(seen: &Seen, found: &mut Found) {
         found.blocks_all(name, Code::CommandMissing, format!("there is no program {name}"), fix);
     }
     if let Some(marker) = &ready.reboot_required {
-        found.blocks_all(HOST, Code::RebootRequired, format!("{marker} is there"), "gpuaas node drain NODE; reboot");
+        found.blocks_all(
+            HOST,
+            Code::RebootRequired,
+            format!("{marker} is there"),
+            "gpuaas node drain NODE; reboot",
+        );
     }
     let needed = MEMORY_MIB * MIB * 5 / 4;
     if let Some(limit) = ready.memlock_bytes.filter(|limit| *limit < needed) {
-        let detail = format!("{} may lock {limit} bytes, a slot's guest needs {needed}", ready.memlock_of);
+        let detail = format!(
+            "{} may lock {limit} bytes, a slot's guest needs {needed}",
+            ready.memlock_of
+        );
         let fix = format!("systemctl edit {}: LimitMEMLOCK=infinity; restart it", ready.memlock_of);
         found.blocks_all(HOST, Code::VfioMemlockLow, detail, fix);
     }
@@ -91,20 +112,40 @@ fn takes_hold(seen: &Seen, found: &mut Found) {
 
 fn network(seen: &Seen, slices: &SlicePolicy, found: &mut Found) {
     let state = &seen.network;
-    let unset = [("slice_cidr", slices.cidr.is_none()), ("ovs_bridges", slices.bridges.is_empty())];
+    let unset = [
+        ("slice_cidr", slices.cidr.is_none()),
+        ("ovs_bridges", slices.bridges.is_empty()),
+    ];
     for (key, _) in unset.iter().filter(|(_, is_unset)| *is_unset) {
         let fix = format!("set {key} in /etc/gpuaas/node.toml");
-        found.blocks_all(*key, Code::SliceNetworkUnset, format!("local policy says no {key}"), fix);
+        found.blocks_all(
+            *key,
+            Code::SliceNetworkUnset,
+            format!("local policy says no {key}"),
+            fix,
+        );
     }
     for (bridge, _) in state.bridges.iter().filter(|(_, is_there)| !**is_there) {
         let fix = format!("ovs-vsctl --may-exist add-br {bridge}; ip link set {bridge} up");
-        found.blocks_all(bridge.as_str(), Code::SliceBridgeMissing, format!("there is no bridge {bridge}"), fix);
+        found.blocks_all(
+            bridge.as_str(),
+            Code::SliceBridgeMissing,
+            format!("there is no bridge {bridge}"),
+            fix,
+        );
     }
-    let network = slices.cidr.map_or("the slice network".to_owned(), |cidr| cidr.to_string());
+    let network = slices
+        .cidr
+        .map_or("the slice network".to_owned(), |cidr| cidr.to_string());
     let fix = format!("nft add rule ip nat postrouting ip saddr {network} masquerade");
     match state.has_nat {
         Some(true) => {}
-        Some(false) => found.blocks_all(HOST, Code::SliceNatMissing, format!("no rule masquerades {network}"), fix),
+        Some(false) => found.blocks_all(
+            HOST,
+            Code::SliceNatMissing,
+            format!("no rule masquerades {network}"),
+            fix,
+        ),
         None => {
             let detail = format!("whether a rule masquerades {network} is shown only to who may change it");
             found.warns_all(Code::SliceNatMissing, detail, "nft list ruleset | grep masquerade");
@@ -116,11 +157,21 @@ fn network(seen: &Seen, slices: &SlicePolicy, found: &mut Found) {
     }
     for link in &state.unplanned_ipoib {
         let detail = format!("{link} is in no file of /etc/netplan");
-        found.blocks_all(link, Code::IpoibNetplanMissing, detail, format!("add {link} to /etc/netplan; netplan apply"));
+        found.blocks_all(
+            link,
+            Code::IpoibNetplanMissing,
+            detail,
+            format!("add {link} to /etc/netplan; netplan apply"),
+        );
     }
     if !state.has_dhcp {
         let bridge = slices.bridges.first().map_or("BRIDGE", |bridge| bridge.as_str());
         let fix = format!("dnsmasq --interface={bridge} --dhcp-hostsdir=/var/lib/gpuaas/dhcp-hosts …");
-        found.blocks_all(HOST, Code::SliceDhcpMissing, "no dnsmasq runs with --dhcp-hostsdir", fix);
+        found.blocks_all(
+            HOST,
+            Code::SliceDhcpMissing,
+            "no dnsmasq runs with --dhcp-hostsdir",
+            fix,
+        );
     }
 }

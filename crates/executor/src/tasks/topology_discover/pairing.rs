@@ -56,7 +56,12 @@ fn give_disks<'a>(seen: &'a Seen, pairs: &mut [Pair<'a>], found: &mut Found) {
                 found.blocks(pair.gpu.pci, Code::SlotRootComplexMismatch, detail, MOVE);
             }
             None => {
-                let used = seen.disks.disks.iter().filter(|disk| !disk.in_use_by.is_empty()).count();
+                let used = seen
+                    .disks
+                    .disks
+                    .iter()
+                    .filter(|disk| !disk.in_use_by.is_empty())
+                    .count();
                 let all = seen.disks.disks.len();
                 let detail = format!("the host has {all} NVMe disks, {used} of them in use, and none is left for it");
                 let fix = "add an NVMe disk, or free one: see in_use_by of nvme_devices";
@@ -75,7 +80,10 @@ fn give_fabric<'a>(seen: &'a Seen, pairs: &mut [Pair<'a>], found: &mut Found) {
     for pair in pairs.iter_mut().filter(|pair| pair.fabric.is_none()) {
         if let Some(other) = shelf.of_node(pair.gpu.numa_node).or_else(|| shelf.any()) {
             let detail = far(&other.pci.to_string(), Some(other), pair.gpu);
-            let fix = format!("turn on a virtual function below {}, or move the adapter: lspci -t", pair.gpu.root_complex);
+            let fix = format!(
+                "turn on a virtual function below {}, or move the adapter: lspci -t",
+                pair.gpu.root_complex
+            );
             found.blocks(pair.gpu.pci, Code::SlotRootComplexMismatch, detail, fix);
         }
     }
@@ -84,9 +92,19 @@ fn give_fabric<'a>(seen: &'a Seen, pairs: &mut [Pair<'a>], found: &mut Found) {
 const MOVE: &str = "move the disk to a slot of the GPU's root complex: lspci -t";
 
 fn far(what: &str, place: Option<&Function>, gpu: &Function) -> String {
-    let node = |function: &Function| function.numa_node.map_or("no node".to_owned(), |node| format!("node {node}"));
-    let there = place.map_or("an unknown place".to_owned(), |at| format!("{} ({})", at.root_complex, node(at)));
-    format!("{what} hangs on {there}, the GPU on {} ({})", gpu.root_complex, node(gpu))
+    let node = |function: &Function| {
+        function
+            .numa_node
+            .map_or("no node".to_owned(), |node| format!("node {node}"))
+    };
+    let there = place.map_or("an unknown place".to_owned(), |at| {
+        format!("{} ({})", at.root_complex, node(at))
+    });
+    format!(
+        "{what} hangs on {there}, the GPU on {} ({})",
+        gpu.root_complex,
+        node(gpu)
+    )
 }
 
 /// Things to be given away once each, in the order they came, by where they hang.

@@ -45,7 +45,9 @@ impl Seen {
         let gpus: Vec<(Pci, Option<u32>)> = seen.gpus().map(|gpu| (gpu.pci, gpu.iommu_group)).collect();
         let by_group = host.devices.holders().map_err(failed)?;
         for (pci, group) in gpus {
-            let holders = group.and_then(|group| by_group.get(&group).cloned()).unwrap_or_default();
+            let holders = group
+                .and_then(|group| by_group.get(&group).cloned())
+                .unwrap_or_default();
             if holders.is_empty() {
                 // Asking a device for its ROM while a guest has it could disturb the guest.
                 match host.devices.vbios_sha256(pci) {
@@ -70,7 +72,11 @@ impl Seen {
                 groups.entry(group).or_default().push(at);
             }
         }
-        let by_address = functions.iter().enumerate().map(|(at, function)| (function.pci, at)).collect();
+        let by_address = functions
+            .iter()
+            .enumerate()
+            .map(|(at, function)| (function.pci, at))
+            .collect();
         Self {
             functions,
             groups,
@@ -103,7 +109,11 @@ impl Seen {
     /// All functions of its group, its own included.
     pub(super) fn group(&self, function: &Function) -> Vec<&Function> {
         let of_group = function.iommu_group.and_then(|group| self.groups.get(&group));
-        of_group.into_iter().flatten().filter_map(|at| self.functions.get(*at)).collect()
+        of_group
+            .into_iter()
+            .flatten()
+            .filter_map(|at| self.functions.get(*at))
+            .collect()
     }
 
     /// Another function in the same partition of the fabric.
@@ -113,7 +123,11 @@ impl Seen {
     }
 
     pub(super) fn numa_nodes(&self) -> usize {
-        let nodes: BTreeSet<u32> = self.functions.iter().filter_map(|function| function.numa_node).collect();
+        let nodes: BTreeSet<u32> = self
+            .functions
+            .iter()
+            .filter_map(|function| function.numa_node)
+            .collect();
         nodes.len()
     }
 }

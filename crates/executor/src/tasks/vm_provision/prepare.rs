@@ -94,11 +94,7 @@ pub(super) fn vfio(p: &mut Provision) -> Result<(), Fail> {
 
 /// The guard is asked here too, where it costs nothing to turn back; it counts at the write.
 pub(super) fn validate(p: &mut Provision) -> Result<(), Fail> {
-    p.hold
-        .host
-        .network
-        .check_bridge(&p.params.ovs_bridge)
-        .map_err(failed)?;
+    p.hold.host.network.check_bridge(&p.params.ovs_bridge).map_err(failed)?;
     if p.facts.stood {
         return Ok(());
     }

@@ -48,7 +48,12 @@ pub(in crate::tasks) fn params(slots: u32) -> Params {
 pub(in crate::tasks) fn slot(profile: Profile, index: u32) -> Slot {
     let hardware = Pretend::in_memory(profile).snapshot().hardware;
     let at = index as usize;
-    let gpu = hardware.functions.values().filter(|f| f.is_gpu()).nth(at).expect("a GPU");
+    let gpu = hardware
+        .functions
+        .values()
+        .filter(|f| f.is_gpu())
+        .nth(at)
+        .expect("a GPU");
     let fabric = hardware
         .functions
         .values()
@@ -105,7 +110,10 @@ pub(in crate::tasks) fn resident(state: &mut State) {
         mac: slot.mac_address,
     };
     let hardware = &mut state.hardware;
-    for group in devices.iter().filter_map(|pci| hardware.functions.get(pci)?.iommu_group) {
+    for group in devices
+        .iter()
+        .filter_map(|pci| hardware.functions.get(pci)?.iommu_group)
+    {
         let holder = Holder {
             pid: 4711,
             program: "qemu-system-x86".to_owned(),
@@ -119,7 +127,10 @@ pub(in crate::tasks) fn resident(state: &mut State) {
     }
     let dir = Dir {
         allocation,
-        baseline: devices.iter().map(|pci| (*pci, hardware.vbios.get(pci).copied())).collect(),
+        baseline: devices
+            .iter()
+            .map(|pci| (*pci, hardware.vbios.get(pci).copied()))
+            .collect(),
         has_keys: true,
         seed: Some((params.default_username.to_string(), params.ssh_public_keys.len())),
         has_seed_image: true,
@@ -127,20 +138,34 @@ pub(in crate::tasks) fn resident(state: &mut State) {
     let slicing = &mut state.slicing;
     slicing.leases.insert(slot.slot_id, owner);
     slicing.dirs.insert(vm.to_string(), dir);
-    slicing.telemetry.insert(vm.to_string(), (allocation, slot.mac_address, slot.private_ip));
+    slicing
+        .telemetry
+        .insert(vm.to_string(), (allocation, slot.mac_address, slot.private_ip));
     let (bridge, mac, ip) = (params.ovs_bridge, slot.mac_address, slot.private_ip);
     slicing.ports.insert(vm.to_string(), Port { plug, bridge, mac, ip });
     let running = true;
-    slicing.machines.insert(vm.to_string(), PretendMachine { machine, running });
+    slicing
+        .machines
+        .insert(vm.to_string(), PretendMachine { machine, running });
 }
 
 /// Somebody has the third slot, and must not notice. What no slot here has is left out: every call copies the machine.
 pub(in crate::tasks) fn neighbour(state: &mut State) {
     let hardware = &mut state.hardware;
-    let gpus: Vec<Pci> = hardware.functions.values().filter(|f| f.is_gpu()).map(|f| f.pci).collect();
-    let fabric = hardware.functions.values().filter(|f| f.is_fabric() && f.physical_function.is_some());
+    let gpus: Vec<Pci> = hardware
+        .functions
+        .values()
+        .filter(|f| f.is_gpu())
+        .map(|f| f.pci)
+        .collect();
+    let fabric = hardware
+        .functions
+        .values()
+        .filter(|f| f.is_fabric() && f.physical_function.is_some());
     let kept: Vec<Pci> = gpus.into_iter().take(3).chain(fabric.map(|f| f.pci).take(3)).collect();
-    hardware.functions.retain(|pci, _| kept.iter().any(|kept| kept.same_device(*pci)));
+    hardware
+        .functions
+        .retain(|pci, _| kept.iter().any(|kept| kept.same_device(*pci)));
     hardware.vbios.retain(|pci, _| kept.contains(pci));
     let mut free = 0;
     hardware.disks.retain(|_, disk| {
