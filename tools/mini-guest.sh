@@ -15,7 +15,9 @@ trap 'rm -rf "$work"' EXIT
 cd "$work"
 
 # --- the kernel, from its package; nothing is installed -----------------------------------------
-kernel=$(apt-cache depends linux-image-cloud-amd64 | awk '/Depends: linux-image-[0-9]/ { print $2; exit }')
+newest() { apt-cache depends linux-image-cloud-amd64 2>/dev/null | awk '/Depends: linux-image-[0-9]/ { print $2; exit }'; }
+kernel=$(newest)
+[ -n "$kernel" ] || { apt-get -qq update && kernel=$(newest); }
 version=${kernel#linux-image-}
 chmod 0777 . # apt downloads as a user of its own
 apt-get -qq download "$kernel" 2>/dev/null || { apt-get -qq update && apt-get -qq download "$kernel"; }

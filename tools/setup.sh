@@ -69,6 +69,7 @@ cpio cpio
 depmod kmod
 losetup mount
 PACKAGES
+  [ -f /usr/lib/syslinux/mbr/mbr.bin ] || missing+=(syslinux-common)
   compgen -G '/usr/lib/*/libvirt/connection-driver/libvirt_driver_qemu.so' >/dev/null ||
     missing+=(libvirt-daemon-driver-qemu libvirt-daemon-system)
 fi
