@@ -194,6 +194,9 @@ async fn probed_and_provisioned(glass: &Glass, id: NodeId) {
         .post(&format!("/v1/nodes/{id}/probe"), &json!({}))
         .await
         .expect("asked");
+    dev::slots::discover(&glass.api, id)
+        .await
+        .expect("its devices are looked at");
     let task = Tenant::new("tenant", 20_001).moves_in_by(&glass.fleet, id).await;
     for id in [probe["id"].as_str().expect("an id").to_owned(), task.to_string()] {
         eventually("the task ends well", async || {
