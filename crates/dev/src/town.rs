@@ -45,6 +45,12 @@ impl Town {
         Self::at(exe, Clock::real(), tune).await
     }
 
+    /// Where no time passes: no lease ends, no node is asked a second time for what it has not answered. For tests that
+    /// compare rows before and after, on machines of any speed.
+    pub async fn still(exe: &str) -> Self {
+        Self::at(exe, Clock::fixed(Clock::real().now()), tune).await
+    }
+
     /// With a clock of the test's own. Hosts keep the machine's time, so only played ones live in such a town.
     pub async fn at(exe: &str, clock: Clock, tune: fn(&mut Config)) -> Self {
         let db = TestDb::with_clock(clock).await;

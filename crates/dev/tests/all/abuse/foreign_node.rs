@@ -44,7 +44,7 @@ fn without_id(answer: &Response) -> (u16, Vec<String>, Value) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn abuse_02_foreign_path() {
-    let town = Town::start(EXE).await;
+    let town = Town::still(EXE).await;
     let a = Puppet::awake(&town, "a").await;
     let b = Puppet::awake(&town, "b").await;
     let task = a.claim().await;

@@ -1,6 +1,8 @@
 //! Results that were never earned. Each is built honest, spoilt in one place, and leaves the task as it was.
 
+use base::testing::eventually;
 use dev::town::Town;
+use model::api::NodeView;
 use model::dsse::Envelope;
 use model::id::{InstallationId, TaskId};
 use model::node_api::{OfferedTask, ResultAnswer};
@@ -16,11 +18,12 @@ const TABLES: [&str; 2] = ["task", "node"];
 
 #[tokio::test(flavor = "multi_thread")]
 async fn abuse_42_forged_result() {
-    let town = Town::start(EXE).await;
+    let town = Town::still(EXE).await;
     let node = Puppet::awake(&town, "honest").await;
     let other = Puppet::enrol(&town, "other").await;
     // Asked for by the loop, as soon as the node has a session.
     let task = node.claim().await;
+    said_how_it_is(&town, &node, &task).await;
     let before = snapshot(&town, &TABLES).await;
     let attacks = forged(&town, &node, &other, &task);
     for (what, fence, envelope, code) in attacks {
@@ -37,6 +40,21 @@ async fn abuse_42_forged_result() {
     assert_eq!(snapshot(&town, &TABLES).await, before);
     the_honest_one_lands_once(&town, &node, &task).await;
     town.end().await;
+}
+
+/// The node's condition is written some time after its beat: before anything is compared, it is there.
+async fn said_how_it_is(town: &Town, node: &Puppet, task: &OfferedTask) {
+    let beat = node.post("heartbeat", &node.heartbeat(task, None)).await;
+    assert!(beat.status.is_success(), "{beat:?}");
+    eventually("the node's condition is written", async || {
+        let view: NodeView = town
+            .api()
+            .get(&format!("/v1/nodes/{}", node.id()))
+            .await
+            .expect("a node");
+        view.condition.map(drop).ok_or("nothing is known of it")
+    })
+    .await;
 }
 
 type Attack = (&'static str, u64, Envelope, Code);

@@ -19,7 +19,7 @@ const TABLES: [&str; 3] = ["task", "node", "intent"];
 
 #[tokio::test(flavor = "multi_thread")]
 async fn abuse_41_roles() {
-    let town = Town::start(EXE).await;
+    let town = Town::still(EXE).await;
     let node = Puppet::awake(&town, "node").await;
     node.claim().await;
     let before = snapshot(&town, &TABLES).await;

@@ -48,13 +48,13 @@ pub(crate) async fn connect(town: &Town) -> PgConnection {
         .expect("the cluster's own account")
 }
 
-/// Every row of these tables, without the columns that tell only who was heard when.
+/// Every row of these tables, without the columns that being heard moves: they are written together, some time later.
 pub(crate) async fn snapshot(town: &Town, tables: &[&str]) -> Vec<String> {
     let mut conn = connect(town).await;
     let mut rows = Vec::new();
     for table in tables {
         let query = format!(
-            "select '{table} ' || (to_jsonb(t) - '{{last_seen_at,session_heard_at,first_used_at,last_used_at}}'::text[])::text
+            "select '{table} ' || (to_jsonb(t) - '{{last_seen_at,session_heard_at,manifest_version,condition_at,first_used_at,last_used_at}}'::text[])::text
              from {table} t order by 1"
         );
         let found: Vec<String> = sqlx::query_scalar(AssertSqlSafe(query))

@@ -24,7 +24,7 @@ fn text(json: &str) -> Box<RawValue> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_talks_nonsense_is_told_so() {
-    let town = Town::start(EXE).await;
+    let town = Town::still(EXE).await;
     let node = Puppet::awake(&town, "babbling").await;
     let task = node.claim().await;
     let worker = process(&town, Role::ProvisioningWorker).await;
