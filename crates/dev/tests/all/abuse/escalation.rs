@@ -78,7 +78,7 @@ impl Ids {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn abuse_55_escalation() {
-    let town = Town::start(EXE).await;
+    let town = Town::still(EXE).await;
     let node = Puppet::ready(&town, "there").await;
     let callers = callers(&town).await;
     let own = own(&town, &node).await;
