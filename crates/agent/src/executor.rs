@@ -190,6 +190,14 @@ impl Executor {
             .await
     }
 
+    /// What it holds now, in its own signed words.
+    pub async fn held(&self) -> Result<Envelope, ExecutorError> {
+        match self.ask(|request_id| FromAgent::Held { request_id }).await? {
+            FromExecutor::Held { envelope, .. } => Ok(envelope),
+            _ => Err(ExecutorError::Confused),
+        }
+    }
+
     /// The manifest version that it trusts afterwards.
     pub async fn trust(&self, bundle: Bundle) -> Result<u64, ExecutorError> {
         let bundle = Box::new(bundle);

@@ -5,6 +5,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use model::dsse::Envelope;
 use model::id::SessionId;
 use model::node_api::{NodeProbe, NodeProbeSchema, ProbedHop};
 use model::signal::Code;
@@ -47,9 +48,25 @@ pub(crate) async fn report(node: &Node) {
         executor_connected: node.executor.is_connected(),
         disk: look_at_disk(node.state_dir.clone()).await,
         api: dial(&node.api).await,
+        held: held(node).await,
     };
-    if let Err(error) = node.api.self_probe(&probe).await {
-        tracing::debug!(reason = error.word(), "self-probe not posted");
+    match node.api.self_probe(&probe).await {
+        Ok(()) => {}
+        Err(CallError::Refused { code: Some(code), .. }) if probe.held.is_some() => {
+            tracing::warn!(%code, "self-probe refused");
+        }
+        Err(error) => tracing::debug!(reason = error.word(), "self-probe not posted"),
+    }
+}
+
+/// None where the executor is away, has no identity yet, or is still looking: the next probe asks again.
+async fn held(node: &Node) -> Option<Envelope> {
+    match node.executor.held().await {
+        Ok(envelope) => Some(envelope),
+        Err(error) => {
+            tracing::debug!(%error, "no list of what is held");
+            None
+        }
     }
 }
 
@@ -78,6 +95,7 @@ pub async fn from_outside(state_dir: &Path, executor_socket: &Path, overrides: O
         executor_connected: listening(executor_socket),
         disk: look_at_disk(state_dir.to_owned()).await,
         api,
+        held: None,
     }
 }
 

@@ -7,6 +7,7 @@ mod device;
 mod disk;
 mod durable;
 mod enroll;
+mod held;
 mod identity;
 mod journal;
 mod keys;

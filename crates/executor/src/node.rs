@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::{self, JoinHandle};
 
 use anyhow::Context as _;
@@ -16,6 +16,7 @@ use model::socket::FromExecutor;
 use model::time::Timestamp;
 use rustix::fs::{FlockOperation, flock};
 
+use crate::held::Numbers;
 use crate::journal::{Entry, Floor, Journal, JournalError};
 use crate::keys::Keys;
 use crate::machine::Machine;
@@ -39,6 +40,7 @@ pub(crate) struct Node {
     refusals: Mutex<Refusals>,
     /// Held tasks that another build has begun and this one cannot go on with.
     stranded: Mutex<BTreeSet<TaskId>>,
+    numbers: Mutex<Numbers>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// What made it impossible to go on.
     fatal: Mutex<Option<anyhow::Error>>,
@@ -88,6 +90,7 @@ impl Node {
             running: Mutex::default(),
             refusals: Mutex::default(),
             stranded: Mutex::default(),
+            numbers: Mutex::default(),
             threads: Mutex::default(),
             fatal: Mutex::default(),
             _lock: lock,
@@ -129,6 +132,15 @@ impl Node {
 
     pub(crate) fn refusals(&self) -> MutexGuard<'_, Refusals> {
         open(&self.refusals)
+    }
+
+    /// For whoever looks at what is held; none while somebody does.
+    pub(crate) fn numbers(&self) -> Option<MutexGuard<'_, Numbers>> {
+        match self.numbers.try_lock() {
+            Ok(numbers) => Some(numbers),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 
     /// Leaves an open task to the build that began it.

@@ -19,24 +19,31 @@ pub(crate) struct Pair {
     sequence: u64,
     /// Where the next write goes.
     next: usize,
+    size: usize,
 }
 
 impl Pair {
     /// The pair `name.a`, `name.b`, made if need be, and what it holds.
     pub(crate) fn open(dir: &Path, name: &str) -> io::Result<(Self, Option<Vec<u8>>)> {
+        Self::sized(dir, name, SIZE)
+    }
+
+    /// The same for documents that are known to be small.
+    pub(crate) fn sized(dir: &Path, name: &str, size: usize) -> io::Result<(Self, Option<Vec<u8>>)> {
         let files = [
-            ensure(&dir.join(format!("{name}.a")))?,
-            ensure(&dir.join(format!("{name}.b")))?,
+            ensure(&dir.join(format!("{name}.a")), size)?,
+            ensure(&dir.join(format!("{name}.b")), size)?,
         ];
         durable::sync_dir(dir)?;
         let mut pair = Self {
             files,
             sequence: 0,
             next: 0,
+            size,
         };
         let mut newest = None;
         for index in 0..2 {
-            let mut bytes = vec![0; SIZE];
+            let mut bytes = vec![0; size];
             pair.files[index].read_exact_at(&mut bytes, 0)?;
             match decode(&bytes) {
                 Some((sequence, body)) if sequence > pair.sequence => {
@@ -53,7 +60,7 @@ impl Pair {
 
     /// Durable when it returns; on an error the older file still stands.
     pub(crate) fn write(&mut self, body: &[u8]) -> io::Result<()> {
-        if HEAD + body.len() > SIZE {
+        if HEAD + body.len() > self.size {
             return Err(io::Error::other(format!("{} bytes do not fit", body.len())));
         }
         let file = &self.files[self.next];
@@ -65,13 +72,13 @@ impl Pair {
 }
 
 /// The file with all its blocks: zeros and not a hole, so that every block was written once before it is needed.
-fn ensure(path: &Path) -> io::Result<File> {
+fn ensure(path: &Path, size: usize) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false).mode(0o600);
     let file = options.open(path)?;
     let long = usize::try_from(file.metadata()?.len()).map_err(io::Error::other)?;
-    if long < SIZE {
-        file.write_all_at(&vec![0; SIZE - long], long as u64)?;
+    if long < size {
+        file.write_all_at(&vec![0; size - long], long as u64)?;
         file.sync_all()?;
     }
     Ok(file)

@@ -12,7 +12,7 @@ use model::socket::{ExecutorState, FromAgent, FromExecutor};
 use crate::journal::{Finished, Task as Known};
 use crate::node::Node;
 use crate::verify::Offer;
-use crate::{disk, identity, offer};
+use crate::{disk, held, identity, offer};
 
 /// Results that may be under way at once; the rest follow as these are acknowledged.
 const RESULTS_AT_ONCE: usize = 256;
@@ -40,6 +40,7 @@ pub(crate) fn answer(node: &Arc<Node>, message: FromAgent) {
         FromAgent::Acked { task_id, status } => return acked(node, task_id, status),
         FromAgent::Cancel { task_id } => return cancel(node, task_id),
         FromAgent::Results {} => return results(node),
+        FromAgent::Held { request_id } => return held::answer(node, request_id),
         FromAgent::Trust { request_id, bundle } => reply(request_id, identity::advance(node, &bundle), |version| {
             FromExecutor::Trusted {
                 request_id,

@@ -12,6 +12,7 @@ mod clone;
 pub mod dispatch;
 pub mod enrol;
 pub mod heartbeat;
+pub mod held;
 pub mod identity;
 pub mod intent;
 pub mod metrics;

@@ -33,7 +33,7 @@ use crate::dispatch::Wait;
 use crate::identity::{Caller, NodeCaller};
 use crate::metrics::IDENTITY_REFUSED;
 use crate::task::{Ask, Cover};
-use crate::{Fleet, certificate, enrol, heartbeat, node, session, task};
+use crate::{Fleet, certificate, enrol, heartbeat, held, node, session, task};
 
 const NODE: Access = Access::Roles(&[Role::Node]);
 /// Who may ask for tasks: those that run workflows. Each still needs an intent for each task.
@@ -81,7 +81,15 @@ pub fn node_routes() -> Routes<Fleet> {
         Route::post("/internal/v1/nodes/{id}/self-probe", NODE, post_self_probe)
             .summary("What the node sees of its own hops")
             .takes::<NodeProbe>()
-            .answers_nothing(),
+            .answers_nothing()
+            .body_limit(512 * 1024)
+            .fails(&[
+                Code::HeldSignatureInvalid,
+                Code::HeldForeign,
+                Code::HeldStale,
+                Code::HeldMalformed,
+                Code::ClockSkew,
+            ]),
         Route::post("/internal/v1/tasks", WORKERS, post_task)
             .summary("Ask for a task under a stored intent")
             .takes::<TaskRequest>()
@@ -414,8 +422,17 @@ async fn get_trust(State(fleet): State<Fleet>, Me(_): Me) -> Response {
     ([(CONTENT_TYPE, "application/json")], fleet.keyring().written.clone()).into_response()
 }
 
-async fn post_self_probe(State(fleet): State<Fleet>, Me(me): Me, Body(probe): Body<NodeProbe>) -> Answer<StatusCode> {
+async fn post_self_probe(
+    State(fleet): State<Fleet>,
+    Me(me): Me,
+    actor: Actor,
+    Body(mut probe): Body<NodeProbe>,
+) -> Answer<StatusCode> {
+    let held = probe.held.take();
     node::store::self_probed(fleet.app.db.bookkeeping(), me.node_id, &probe, fleet.app.clock.now()).await?;
+    if let Some(envelope) = held {
+        held::land(&fleet, &me, &actor, &envelope).await?;
+    }
     Ok(StatusCode::NO_CONTENT)
 }
 

@@ -38,4 +38,7 @@ pub trait Leases: Send + Sync {
     fn ensure_released(&self, slots: &[SlotId], allocation: AllocationId) -> Result<u32>;
 
     fn holder(&self, slot: SlotId) -> Result<Option<Owner>>;
+
+    /// Every lease there is.
+    fn all(&self) -> Result<Vec<(SlotId, Owner)>>;
 }

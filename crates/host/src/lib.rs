@@ -9,6 +9,7 @@ mod error;
 mod facts;
 mod guests;
 mod images;
+mod kept;
 mod leases;
 mod machines;
 mod markers;
@@ -28,13 +29,14 @@ pub use error::Error;
 pub use facts::Facts;
 pub use guests::{Guest, Guests};
 pub use images::{Image, Images, Source};
+pub use kept::Kept;
 pub use leases::{Leases, Owner};
 pub use machines::{Machine, Machines, Part, Seen};
 pub use markers::{BLOCK_BYTES, Markers};
 pub use network::{Network, Plug, Port};
 pub use readiness::{FabricManager, MODULES, NetworkState, REQUIRED_COMMANDS, Readiness, Ready};
 pub use slices::{Baseline, Slice, Slices, Wish};
-pub use users::{Tenant, Users};
+pub use users::{Resident, Tenant, Users};
 
 pub type Result<T> = std::result::Result<T, Error>;
 

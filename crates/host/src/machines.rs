@@ -50,6 +50,9 @@ pub trait Machines: Send + Sync {
 
     fn observe(&self, name: &Name) -> Result<Option<Seen>>;
 
+    /// All of ours, by name.
+    fn ours(&self) -> Result<Vec<(Name, Seen)>>;
+
     /// Defined as described, and running. `vm_refused` if the name is somebody else's.
     fn ensure_running(&self, machine: &Machine) -> Result<()>;
 

@@ -7,10 +7,11 @@ use std::path::PathBuf;
 
 use model::digest::Sha256;
 use model::id::AllocationId;
+use model::task::vm_power::Power;
 use model::task::vm_provision::DriverStrategy;
 use model::value::{MacAddress, Name, Pci, SshKey};
 
-use crate::Result;
+use crate::{Kept, Result};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Slice {
@@ -52,6 +53,13 @@ pub trait Slices: Send + Sync {
     fn ensure_seed_image(&self, slice: &Slice) -> Result<PathBuf>;
     /// Where that disk is or would be.
     fn seed_image(&self, slice: &Slice) -> PathBuf;
+
+    /// Before it is first started. The same operation's again changes nothing but how it is switched.
+    fn ensure_kept(&self, slice: &Slice, kept: &Kept) -> Result<()>;
+    /// How it shall be after the host has started again; nothing to note of one that is not written down.
+    fn ensure_wanted(&self, slice: &Slice, power: Power) -> Result<()>;
+    /// All that are written down. One that cannot be read is an error: it is somebody's.
+    fn kept(&self) -> Result<Vec<Kept>>;
 
     fn has_dir(&self, slice: &Slice) -> Result<bool>;
     fn has_telemetry(&self, slice: &Slice) -> Result<bool>;

@@ -3,6 +3,7 @@
 use model::id::AllocationId;
 use model::task::deprovision_user::Absent;
 use model::task::provision_user::Verified;
+use model::time::Timestamp;
 use model::value::{Name, SshKey, Uid};
 
 use crate::{Error, Result};
@@ -15,12 +16,23 @@ pub struct Tenant {
     pub owner: AllocationId,
 }
 
+/// A tenant who has an account here, or had one whose absence is not proved.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Resident {
+    pub tenant: Tenant,
+    /// Since when somebody can log in.
+    pub since: Option<Timestamp>,
+}
+
 /// Every `ensure_no_x` leaves what belongs to somebody else alone, and so does it with everything of a uid that cannot
 /// be shown to be this tenant's: by the mark in its account, or by a record that is durable before the account is made
 /// and ends with [`Users::prove_absent`]. Those that go by name ([`Users::ensure_no_account`], `_home`, `_keys`) then
 /// have nothing to do and succeed, because they also undo an `ensure_x` that was refused; those that go by uid only
 /// look, and refuse if something is there.
 pub trait Users: Send + Sync {
+    /// Everybody whose absence is still to be proved.
+    fn residents(&self) -> Result<Vec<Resident>>;
+
     /// Fails with `user_refused` or `uid_refused` if name or uid belong to somebody else; absent is no error.
     fn refuse_foreign(&self, tenant: &Tenant) -> Result<()>;
 

@@ -10,6 +10,7 @@ pub mod digest;
 pub mod dsse;
 pub mod enrol;
 pub mod envelope;
+pub mod held;
 pub mod id;
 pub mod intent;
 pub mod json;

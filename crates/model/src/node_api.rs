@@ -239,6 +239,9 @@ pub struct NodeProbe {
     pub executor_connected: bool,
     pub disk: Option<Disk>,
     pub api: ProbedHop,
+    /// What the executor holds, in its own signed words; kept beside the probe, not in it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held: Option<Envelope>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -59,6 +59,10 @@ pub enum FromAgent {
         request_id: u64,
         chain: String,
     },
+    /// What is held now, signed.
+    Held {
+        request_id: u64,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -110,6 +114,10 @@ pub enum FromExecutor {
         request_id: u64,
         jwt: String,
         device_csr: Option<String>,
+    },
+    Held {
+        request_id: u64,
+        envelope: Envelope,
     },
     Ok {
         request_id: u64,

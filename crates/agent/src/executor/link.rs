@@ -86,6 +86,7 @@ async fn receive(shared: &Shared, message: FromExecutor) {
         FromExecutor::Trusted { request_id, .. }
         | FromExecutor::Keys { request_id, .. }
         | FromExecutor::Token { request_id, .. }
+        | FromExecutor::Held { request_id, .. }
         | FromExecutor::Ok { request_id }
         | FromExecutor::Failed { request_id, .. } => answer(shared, request_id, message),
     }

@@ -23,4 +23,5 @@ migrations! {
     8 = "0008_slots",
     9 = "0009_topology",
     10 = "0010_slot_tasks",
+    11 = "0011_held",
 }

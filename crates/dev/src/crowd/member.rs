@@ -249,6 +249,7 @@ impl Player {
                 reason: None,
                 took_ms,
             },
+            held: None,
         };
         self.api.self_probe(&probe).await
     }

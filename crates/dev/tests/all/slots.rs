@@ -21,6 +21,7 @@ use crate::puppet::Puppet;
 
 mod devices;
 mod drains;
+mod held;
 mod landing;
 mod leases;
 mod renter;

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use host::Slice;
 use host::pretend::{Profile, State};
 use model::signal::Code;
 use model::task::vm_power::{Action, Output, Params, Power};
@@ -86,6 +87,11 @@ fn ask(s: &mut Switch) -> Result<(), Fail> {
     if machines.observe(&params.vm_name).map_err(failed)?.is_none() {
         return Err(fail(Code::VmMissing, params.vm_name.to_string()));
     }
+    // Noted first: whatever happens from here on, a restart of the host ends as it was asked for.
+    s.host
+        .slices
+        .ensure_wanted(&slice(s), wanted(s.params.action))
+        .map_err(failed)?;
     if !s.ends() {
         return Ok(());
     }
@@ -95,6 +101,20 @@ fn ask(s: &mut Switch) -> Result<(), Fail> {
         .map_err(failed)?;
     s.facts.hard = !stopped;
     Ok(())
+}
+
+fn wanted(action: Action) -> Power {
+    match action {
+        Action::Stop => Power::Off,
+        Action::Reboot | Action::Start => Power::Running,
+    }
+}
+
+fn slice(s: &Switch) -> Slice {
+    Slice {
+        vm: s.params.vm_name.clone(),
+        allocation: s.params.allocation_id,
+    }
 }
 
 fn off(s: &mut Switch) -> Result<(), Fail> {
@@ -119,12 +139,8 @@ fn on(s: &mut Switch) -> Result<(), Fail> {
 
 fn look(s: &mut Switch) -> Result<(), Fail> {
     let seen = s.host.machines.observe(&s.params.vm_name).map_err(failed)?;
-    let wanted = match s.params.action {
-        Action::Stop => Power::Off,
-        Action::Reboot | Action::Start => Power::Running,
-    };
     match seen {
-        Some(seen) if seen.power == wanted => s.facts.power = Some(seen.power),
+        Some(seen) if seen.power == wanted(s.params.action) => s.facts.power = Some(seen.power),
         Some(_) | None => return Err(fail(Code::HostCommandFailed, "the VM is not as it was switched")),
     }
     Ok(())

@@ -20,7 +20,7 @@ use serde::Deserialize;
 
 use super::{NodeRow, state, store, view};
 use crate::certificate::store::{self as certificates, CertificateRow};
-use crate::{Fleet, enrol, task};
+use crate::{Fleet, enrol, held, task};
 
 const WRITE: Access = Access::Scopes(&[Scope::Operator]);
 const READ: Access = Access::Scopes(&[Scope::Operator, Scope::Support, Scope::Auditor]);
@@ -182,12 +182,15 @@ async fn list(State(fleet): State<Fleet>, Search(query): Search<NodeQuery>) -> A
     let ids: Vec<_> = list.items.iter().map(|row| row.id).collect();
     let working = certificates::newest_working(fleet.app.db.read(), &ids).await?;
     let mut working: HashMap<_, _> = working.into_iter().map(|row| (row.node_id, row)).collect();
+    let held = held::of_nodes(fleet.app.db.read(), &ids).await?;
+    let held: HashMap<_, _> = held.into_iter().map(|row| (row.node_id, row)).collect();
     let items = list
         .items
         .into_iter()
         .map(|row| {
             let certificate = working.remove(&Some(row.id));
-            view(row, certificate)
+            let held = held.get(&row.id);
+            view(row, certificate, held)
         })
         .collect::<Answer<_>>()?;
     Ok(Json(Page { items, next: list.next }))
@@ -201,7 +204,8 @@ async fn shown(fleet: &Fleet, id: NodeId) -> Answer<NodeView> {
     let pool = fleet.app.db.bookkeeping();
     let row = store::get(pool, id).await?.ok_or(Code::NotFound)?;
     let working = certificates::newest_working(pool, &[row.id]).await?.pop();
-    view(row, working)
+    let held = held::of_nodes(pool, &[row.id]).await?.pop();
+    view(row, working, held.as_ref())
 }
 
 async fn probe(

@@ -7,13 +7,18 @@ use model::state::NodeState;
 
 use super::NodeRow;
 use crate::certificate::store::CertificateRow;
+use crate::held::{self, HeldRow};
 use crate::presence::Told;
 
-pub fn view(row: NodeRow, certificate: Option<CertificateRow>) -> Answer<NodeView> {
+pub fn view(row: NodeRow, certificate: Option<CertificateRow>, held: Option<&HeldRow>) -> Answer<NodeView> {
     let state = row.state()?;
     let condition = condition(&row);
+    let differs = || held::waiting(held.filter(|_| state != NodeState::Removed)?, &row.name, None);
     Ok(NodeView {
-        waiting: waiting(&row, state).or_else(|| troubled(condition.as_ref(), state)),
+        waiting: waiting(&row, state)
+            .or_else(|| troubled(condition.as_ref(), state))
+            .or_else(differs),
+        held: held.and_then(|held| held::node_view(held, &row.name)),
         condition,
         id: row.id(),
         state,

@@ -1,5 +1,7 @@
 //! What operators can do with slots, and the two verbs of nodes that are about them.
 
+use std::collections::HashMap;
+
 use axum::Json;
 use axum::extract::State;
 use base::Change;
@@ -18,7 +20,7 @@ use uuid::Uuid;
 use super::store::{self, Filter, ProofRow, SlotRow};
 use super::{approve, differences, rewipe, view};
 use crate::node::routes::reason;
-use crate::{Fleet, node, task};
+use crate::{Fleet, held, node, task};
 
 const WRITE: Access = Access::Scopes(&[Scope::Operator]);
 const READ: Access = Access::Scopes(&[Scope::Operator, Scope::Support, Scope::Auditor]);
@@ -135,7 +137,14 @@ async fn list(State(fleet): State<Fleet>, Search(query): Search<SlotQuery>) -> A
     let rows = store::list(fleet.app.db.read(), &filter, &page).await?;
     let place = |row: &SlotRow| (row.created_at.into(), row.id);
     let list = page.answer(rows, "slots", &fleet.app.cursors, place, |row| row);
-    let items = list.items.into_iter().map(view::view).collect::<Answer<_>>()?;
+    let nodes: Vec<Uuid> = list.items.iter().map(|row| row.node_id).collect();
+    let held = held::of_nodes(fleet.app.db.read(), &nodes).await?;
+    let held: HashMap<_, _> = held.into_iter().map(|row| (row.node_id, row)).collect();
+    let items = list.items.into_iter().map(|row| {
+        let held = held.get(&row.node_id);
+        view::view(row, held)
+    });
+    let items = items.collect::<Answer<_>>()?;
     Ok(Json(Page { items, next: list.next }))
 }
 
@@ -147,7 +156,8 @@ async fn shown(fleet: &Fleet, id: SlotId) -> Answer<Json<SlotView>> {
     let row = store::get(fleet.app.db.bookkeeping(), id)
         .await?
         .ok_or(Code::NotFound)?;
-    view::view(row).map(Json)
+    let held = held::of_nodes(fleet.app.db.bookkeeping(), &[row.node_id]).await?.pop();
+    view::view(row, held.as_ref()).map(Json)
 }
 
 /// A verb on a slot, under its node's lock.

@@ -6,12 +6,14 @@ use model::signal::Code;
 use model::state::SlotState;
 
 use super::store::{ProofRow, SlotRow};
+use crate::held::{self, HeldRow};
 
-pub(super) fn view(row: SlotRow) -> Answer<SlotView> {
+pub(super) fn view(row: SlotRow, held: Option<&HeldRow>) -> Answer<SlotView> {
     let state = row.state()?;
     let signed = row.as_signed()?;
     Ok(SlotView {
-        waiting: waiting(&row, state),
+        waiting: waiting(&row, state).or_else(|| held::waiting(held?, &row.node_name, Some(row.id()))),
+        held: held.and_then(|held| held::on_slot(held, row.id())),
         id: row.id(),
         node_id: row.node(),
         state,

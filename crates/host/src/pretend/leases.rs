@@ -51,6 +51,17 @@ impl Leases for Pretend {
         })
     }
 
+    fn all(&self) -> Result<Vec<(SlotId, Owner)>> {
+        self.call("all", |_, state| {
+            Ok(state
+                .slicing
+                .leases
+                .iter()
+                .map(|(slot, owner)| (*slot, *owner))
+                .collect())
+        })
+    }
+
     fn holder(&self, slot: SlotId) -> Result<Option<Owner>> {
         self.call("holder", |_, state| Ok(state.slicing.leases.get(&slot).copied()))
     }

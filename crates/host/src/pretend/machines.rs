@@ -33,6 +33,16 @@ impl Machines for Pretend {
         })
     }
 
+    fn ours(&self) -> Result<Vec<(Name, Seen)>> {
+        self.call("ours", |_, state| {
+            let all = state.slicing.machines.values().map(|there| {
+                let (allocation, power) = (Some(there.machine.allocation), power(there));
+                (there.machine.name.clone(), Seen { allocation, power })
+            });
+            Ok(all.collect())
+        })
+    }
+
     fn ensure_running(&self, machine: &Machine) -> Result<()> {
         self.act_on("ensure_running", machine.name.as_str(), |state| {
             own(state, &machine.name, machine.allocation)?;

@@ -4,11 +4,12 @@ use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
 use model::signal::Code;
+use model::task::vm_power::Power;
 use model::value::MacAddress;
 
 use super::slicing::Dir;
 use super::{Pretend, State};
-use crate::{Baseline, Error, Result, Slice, Slices, Wish};
+use crate::{Baseline, Error, Kept, Result, Slice, Slices, Wish};
 
 impl Slices for Pretend {
     fn ensure_dir(&self, slice: &Slice) -> Result<()> {
@@ -20,6 +21,7 @@ impl Slices for Pretend {
                 has_keys: false,
                 seed: None,
                 has_seed_image: false,
+                kept: None,
             });
             if dir.allocation == slice.allocation {
                 Ok(())
@@ -105,6 +107,33 @@ impl Slices for Pretend {
 
     fn seed_image(&self, slice: &Slice) -> PathBuf {
         format!("/var/lib/gpuaas/seeds/{}.iso", slice.vm).into()
+    }
+
+    fn ensure_kept(&self, slice: &Slice, kept: &Kept) -> Result<()> {
+        self.act_on("ensure_kept", slice.vm.as_str(), |state| {
+            let dir = dir(state, slice)?;
+            let before = dir.kept.take().map(|kept| *kept);
+            dir.kept = Some(Box::new(kept.clone().after(before)));
+            Ok(())
+        })
+    }
+
+    fn ensure_wanted(&self, slice: &Slice, power: Power) -> Result<()> {
+        self.act_on("ensure_wanted", slice.vm.as_str(), |state| {
+            let dir = state.slicing.dirs.get_mut(slice.vm.as_str());
+            let own = dir.filter(|dir| dir.allocation == slice.allocation);
+            if let Some(kept) = own.and_then(|dir| dir.kept.as_mut()) {
+                kept.power = power;
+            }
+            Ok(())
+        })
+    }
+
+    fn kept(&self) -> Result<Vec<Kept>> {
+        self.call("kept", |_, state| {
+            let kept = state.slicing.dirs.values().filter_map(|dir| dir.kept.as_deref());
+            Ok(kept.cloned().collect())
+        })
     }
 
     fn has_dir(&self, slice: &Slice) -> Result<bool> {

@@ -8,7 +8,7 @@ use model::id::{AllocationId, SlotId};
 use model::value::{FileName, MacAddress};
 use serde::{Deserialize, Serialize};
 
-use crate::{Baseline, Machine, Owner, Port};
+use crate::{Baseline, Kept, Machine, Owner, Port};
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -44,6 +44,8 @@ pub struct Dir {
     /// The user whom the first boot makes, and how many keys.
     pub seed: Option<(String, usize)>,
     pub has_seed_image: bool,
+    #[serde(default)]
+    pub kept: Option<Box<Kept>>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

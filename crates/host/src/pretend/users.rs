@@ -6,9 +6,24 @@ use model::value::SshKey;
 
 use super::state::{Account, Leftover, State};
 use super::{Pretend, Profile};
-use crate::{Error, Result, Tenant, Users};
+use crate::{Error, Resident, Result, Tenant, Users};
 
 impl Users for Pretend {
+    /// It keeps no times.
+    fn residents(&self) -> Result<Vec<Resident>> {
+        self.call("residents", |_, state| {
+            let records = state.records.iter().filter_map(|(uid, (name, owner))| {
+                let tenant = Tenant {
+                    name: name.parse().ok()?,
+                    uid: (*uid).try_into().ok()?,
+                    owner: *owner,
+                };
+                Some(Resident { tenant, since: None })
+            });
+            Ok(records.collect())
+        })
+    }
+
     fn refuse_foreign(&self, tenant: &Tenant) -> Result<()> {
         self.call("refuse_foreign", |_, state| is_shown_ours(state, tenant).map(drop))
     }

@@ -10,6 +10,7 @@ use super::whole::Folder;
 use crate::{Error, Owner, Result};
 
 const DIR: &str = "var/lib/gpuaas/slots";
+const LEASE: &str = ".lease";
 
 pub struct Leases {
     dir: PathBuf,
@@ -92,6 +93,20 @@ impl crate::Leases for Leases {
             None => Ok(None),
         }
     }
+
+    fn all(&self) -> Result<Vec<(SlotId, Owner)>> {
+        let Some(folder) = Folder::open(&self.dir)? else {
+            return Ok(Vec::new());
+        };
+        let mut all = Vec::new();
+        for name in folder.names()? {
+            let slot = name.strip_suffix(LEASE).and_then(|slot| slot.parse().ok());
+            let Some(slot) = slot else { continue };
+            // It may have been let go since the names were read.
+            all.extend(read(&folder, slot)?.map(|owner| (slot, owner)));
+        }
+        Ok(all)
+    }
 }
 
 /// Always in the same order: two who want the same two slots do not each get one.
@@ -103,7 +118,7 @@ fn sorted(slots: &[SlotId]) -> Vec<SlotId> {
 }
 
 fn file_name(slot: SlotId) -> String {
-    format!("{slot}.lease")
+    format!("{slot}{LEASE}")
 }
 
 /// A lease that cannot be read is somebody's.

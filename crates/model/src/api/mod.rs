@@ -2,6 +2,7 @@
 
 mod access;
 mod audit;
+mod held;
 mod node;
 mod slot;
 mod task;
@@ -9,6 +10,7 @@ mod trust;
 
 pub use access::{Scope, TokenCreate, TokenCreated, TokenView, WhoAmI};
 pub use audit::{AuditBreak, AuditRow, AuditVerdict};
+pub use held::{HeldDifference, NodeHeld, SlotHeld};
 pub use node::{
     CertificateView, Enrolment, NodeCondition, NodeCreate, NodeEnrol, NodeModeChange, NodeReason, NodeView,
 };

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Waiting;
+use super::{NodeHeld, Waiting};
 use crate::id::NodeId;
 use crate::node_api::{Disk, Facts, Hardware, NodeProbe, Versions};
 use crate::signal::Code;
@@ -80,6 +80,9 @@ pub struct NodeView {
     pub self_probe: Option<NodeProbe>,
     /// What its heartbeats say of the executor.
     pub condition: Option<NodeCondition>,
+    /// What its executor says it holds.
+    #[serde(default)]
+    pub held: Option<NodeHeld>,
     pub certificate: Option<CertificateView>,
     pub created_at: Timestamp,
     pub version: i64,

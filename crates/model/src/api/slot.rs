@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Waiting;
+use super::{SlotHeld, Waiting};
 use crate::id::{AllocationId, NodeId, OpId, SlotId, TaskId};
 use crate::signal::Code;
 use crate::state::SlotState;
@@ -55,6 +55,9 @@ pub struct SlotView {
     /// The operation that may have left something of a tenant on it.
     pub dirty_op: Option<OpId>,
     pub quarantine: Option<SlotQuarantine>,
+    /// What its node's executor says is on it.
+    #[serde(default)]
+    pub held: Option<SlotHeld>,
     /// When a clean wipe was last proved.
     pub wiped_at: Option<Timestamp>,
     pub created_at: Timestamp,

@@ -104,6 +104,7 @@ mod tests {
                 reason: reason.map(str::to_owned),
                 took_ms: 3,
             },
+            held: None,
         }
     }
 

@@ -148,6 +148,7 @@ async fn as_a_node(glass: &Glass, n: usize, evil: &str) {
             reason: Some(evil.clone()),
             took_ms: 1,
         },
+        held: None,
     };
     node.post("self-probe", &probe).await;
     let mut result = node.result(&task, now);

@@ -8,6 +8,7 @@ use host::{Host, OpenDisk, Owner, Plug, Slice};
 use model::id::{AllocationId, SlotId};
 use model::signal::Code;
 use model::task::slot::{self, Slot};
+use model::time::Timestamp;
 use model::value::{Name, Nonce, Pci};
 use steps::Fail;
 
@@ -53,6 +54,10 @@ impl Hold {
             vm: self.vm.clone(),
             allocation: self.owner.allocation,
         }
+    }
+
+    pub(super) fn now(&self) -> Timestamp {
+        self.clock.now()
     }
 
     pub(super) fn slot_ids(&self) -> Vec<SlotId> {

@@ -1,22 +1,25 @@
 //! Phases of the network port and the VM itself.
 
-use host::{Machine, Part, Port};
+use host::{Kept, Machine, Part, Port};
+use model::task::vm_power::Power;
 use steps::Fail;
 
 use super::Provision;
 use crate::tasks::failed;
 
 pub(super) fn port(p: &mut Provision) -> Result<(), Fail> {
-    let Some(first) = p.hold.slots.first() else {
-        return Ok(());
-    };
-    let port = Port {
+    p.hold.host.network.ensure_port(&its_port(p)).map_err(failed)
+}
+
+/// The first slot's; parameters without a slot are refused.
+fn its_port(p: &Provision) -> Port {
+    let first = &p.hold.slots[0];
+    Port {
         plug: p.hold.plug(),
         bridge: p.params.ovs_bridge.clone(),
         mac: first.mac_address,
         ip: first.private_ip,
-    };
-    p.hold.host.network.ensure_port(&port).map_err(failed)
+    }
 }
 
 pub(super) fn no_port(p: &mut Provision) -> Result<(), Fail> {
@@ -26,9 +29,19 @@ pub(super) fn no_port(p: &mut Provision) -> Result<(), Fail> {
     p.hold.host.network.ensure_no_port(&p.hold.plug()).map_err(failed)
 }
 
+/// Written down first: a VM that runs is one that a restart of the host brings back.
 pub(super) fn start(p: &mut Provision) -> Result<(), Fail> {
     p.hold.refuse_foreign_guests()?;
-    p.hold.host.machines.ensure_running(&machine(p)).map_err(failed)
+    let kept = Kept {
+        machine: machine(p),
+        port: its_port(p),
+        slots: p.hold.slot_ids(),
+        since: p.hold.now(),
+        power: Power::Running,
+    };
+    let slices = &p.hold.host.slices;
+    slices.ensure_kept(&p.hold.slice(), &kept).map_err(failed)?;
+    p.hold.host.machines.ensure_running(&kept.machine).map_err(failed)
 }
 
 /// And its devices, which it may have had, are reset.

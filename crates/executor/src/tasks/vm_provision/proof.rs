@@ -1,10 +1,12 @@
 //! The worlds in which provisioning is proved: one slot and two, beside a neighbour who must not notice.
 
 use host::pretend::{Dir, Pretend, PretendMachine, Profile, State};
-use host::{Holder, Machine, Owner, Part, Plug, Port};
+use host::{Holder, Kept, Machine, Owner, Part, Plug, Port};
 use model::digest::Sha256;
 use model::task::slot::Slot;
+use model::task::vm_power::Power;
 use model::task::vm_provision::{DriverStrategy, ImageFormat, Params};
+use model::time::Timestamp;
 use model::value::Pci;
 use steps::{Complaints, Proof};
 
@@ -125,6 +127,15 @@ pub(in crate::tasks) fn resident(state: &mut State) {
         disk.written.insert(format!("image/{}", params.image_sha256));
         disk.written.insert(format!("tenant/{allocation}"));
     }
+    let (bridge, mac, ip) = (params.ovs_bridge, slot.mac_address, slot.private_ip);
+    let port = Port { plug, bridge, mac, ip };
+    let kept = Kept {
+        machine: machine.clone(),
+        port: port.clone(),
+        slots: vec![slot.slot_id],
+        since: Timestamp::from_millis(1_700_000_000_000),
+        power: Power::Running,
+    };
     let dir = Dir {
         allocation,
         baseline: devices
@@ -134,6 +145,7 @@ pub(in crate::tasks) fn resident(state: &mut State) {
         has_keys: true,
         seed: Some((params.default_username.to_string(), params.ssh_public_keys.len())),
         has_seed_image: true,
+        kept: Some(Box::new(kept)),
     };
     let slicing = &mut state.slicing;
     slicing.leases.insert(slot.slot_id, owner);
@@ -141,8 +153,7 @@ pub(in crate::tasks) fn resident(state: &mut State) {
     slicing
         .telemetry
         .insert(vm.to_string(), (allocation, slot.mac_address, slot.private_ip));
-    let (bridge, mac, ip) = (params.ovs_bridge, slot.mac_address, slot.private_ip);
-    slicing.ports.insert(vm.to_string(), Port { plug, bridge, mac, ip });
+    slicing.ports.insert(vm.to_string(), port);
     let running = true;
     slicing
         .machines

@@ -179,6 +179,17 @@ impl crate::Machines for Machines {
         Ok(Some(Seen { allocation, power }))
     }
 
+    fn ours(&self) -> Result<Vec<(Name, Seen)>> {
+        let mut ours = Vec::new();
+        for name in self.names()? {
+            // A name that we could not have given is none of ours.
+            let Ok(name) = name.parse::<Name>() else { continue };
+            ours.extend(self.observe(&name)?.map(|seen| (name, seen)));
+        }
+        ours.retain(|(_, seen)| seen.allocation.is_some());
+        Ok(ours)
+    }
+
     fn ensure_running(&self, machine: &Machine) -> Result<()> {
         match self.own(&machine.name, machine.allocation)? {
             Some(Power::Running) => return Ok(()),

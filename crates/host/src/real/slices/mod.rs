@@ -13,13 +13,14 @@ use data_encoding::HEXLOWER;
 use model::digest::Sha256;
 use model::id::AllocationId;
 use model::signal::Code;
+use model::task::vm_power::Power;
 use model::value::{MacAddress, Name};
 use rustix::rand::{GetRandomFlags, getrandom};
 use serde::{Deserialize, Serialize};
 
 use super::whole::Folder;
 use crate::error::Doing;
-use crate::{Baseline, Error, Result, Slice, Wish};
+use crate::{Baseline, Error, Kept, Result, Slice, Wish};
 pub use first_boot::MARKER;
 use first_boot::{Secrets, meta_data, reads, user_data, write};
 use openssh::KeyPair;
@@ -30,6 +31,7 @@ const OWNER: &str = "owner";
 const WAY_IN: &str = "id_ed25519";
 const HOST_KEY: &str = "ssh_host_ed25519_key";
 const BASELINE: &str = "baseline";
+const KEPT: &str = "kept";
 const TOKEN: &str = "telemetry-token";
 /// The hypervisor does not run as root and has to get at this one; it can pass through, and list nothing.
 const SEEDS: &str = "var/lib/gpuaas/seeds";
@@ -242,6 +244,35 @@ impl crate::Slices for Slices {
         self.root.join(SEEDS).join(seed_name(slice))
     }
 
+    fn ensure_kept(&self, slice: &Slice, kept: &Kept) -> Result<()> {
+        let folder = self.own_or_missing(slice)?;
+        keep(&folder, &kept.clone().after(kept_in(&folder)?))
+    }
+
+    fn ensure_wanted(&self, slice: &Slice, power: Power) -> Result<()> {
+        let Some(folder) = self.own(slice)? else {
+            return Ok(());
+        };
+        match kept_in(&folder)? {
+            Some(kept) if kept.power != power => keep(&folder, &Kept { power, ..kept }),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    fn kept(&self) -> Result<Vec<Kept>> {
+        let Some(all) = Folder::open(&self.root.join(SLICES))? else {
+            return Ok(Vec::new());
+        };
+        let mut kept = Vec::new();
+        for name in all.names()? {
+            // One that is being taken away may be gone by now.
+            if let Some(folder) = Folder::open(&all.path().join(name))? {
+                kept.extend(kept_in(&folder)?);
+            }
+        }
+        Ok(kept)
+    }
+
     fn has_dir(&self, slice: &Slice) -> Result<bool> {
         Ok(Folder::open(&self.dir(slice))?.is_some())
     }
@@ -249,6 +280,22 @@ impl crate::Slices for Slices {
     fn has_telemetry(&self, slice: &Slice) -> Result<bool> {
         Ok(self.registration(&slice.vm)?.is_some())
     }
+}
+
+fn keep(folder: &Folder, kept: &Kept) -> Result<()> {
+    let text = serde_json::to_string(kept).unwrap_or_default();
+    folder.write(KEPT, text.as_bytes(), 0o600)
+}
+
+fn kept_in(folder: &Folder) -> Result<Option<Kept>> {
+    let Some(text) = folder.read(KEPT)? else {
+        return Ok(None);
+    };
+    let kept = serde_json::from_str(&text);
+    kept.map(Some).map_err(|_| Error::Unreadable {
+        path: folder.path().join(KEPT).display().to_string(),
+        why: "it does not say which VM is meant",
+    })
 }
 
 fn seed_name(slice: &Slice) -> String {

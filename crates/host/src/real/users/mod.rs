@@ -27,7 +27,7 @@ use model::task::provision_user::Verified;
 use model::value::SshKey;
 
 use super::command::Commands;
-use crate::{Error, Result, Tenant};
+use crate::{Error, Resident, Result, Tenant};
 use deadline::Deadline;
 
 /// Together with the rest of a removal they have to fit into the time that its task may take.
@@ -55,6 +55,10 @@ impl Users {
 }
 
 impl crate::Users for Users {
+    fn residents(&self) -> Result<Vec<Resident>> {
+        self.all_residents()
+    }
+
     fn refuse_foreign(&self, tenant: &Tenant) -> Result<()> {
         self.is_shown_ours(tenant, &self.observe(tenant)?).map(drop)
     }

@@ -6,8 +6,10 @@ use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::PathBuf;
+use std::time::UNIX_EPOCH;
 
 use model::id::AllocationId;
+use model::time::Timestamp;
 use model::value::{Name, Uid};
 use serde::{Deserialize, Serialize};
 
@@ -15,7 +17,7 @@ use super::Users;
 use super::deadline::Deadline;
 use super::observe::Seen;
 use crate::error::Doing;
-use crate::{Error, Result, Tenant};
+use crate::{Error, Resident, Result, Tenant};
 
 const DIR: &str = "var/lib/gpuaas/executor/users";
 
@@ -122,6 +124,39 @@ impl Users {
             Some(record) if record.is_of(tenant) => self.remove_record(tenant),
             Some(_) | None => Ok(()),
         }
+    }
+
+    /// Everybody who is written down. A draft that a killed writer left is nobody yet.
+    pub(super) fn all_residents(&self) -> Result<Vec<Resident>> {
+        let dir = self.path(DIR);
+        let listing = || format!("list {}", dir.display());
+        let entries = match fs::read_dir(&dir) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(error).doing(listing),
+        };
+        let mut residents = Vec::new();
+        for entry in entries {
+            let entry = entry.doing(listing)?;
+            let name = entry.file_name();
+            let number = name
+                .to_str()
+                .and_then(|name| name.strip_suffix(".json")?.parse::<u32>().ok());
+            let Some(uid) = number.and_then(|number| Uid::try_from(number).ok()) else {
+                continue;
+            };
+            let Some(record) = self.record(uid)? else { continue };
+            // It is written once more when the account opens, and never after that.
+            let written = entry.metadata().and_then(|metadata| metadata.modified()).ok();
+            let since = written.and_then(|at| at.duration_since(UNIX_EPOCH).ok());
+            let since = since.and_then(|since| i64::try_from(since.as_millis()).ok());
+            residents.push(Resident {
+                tenant: record.tenant(),
+                since: since.filter(|_| record.opened).map(Timestamp::from_millis),
+            });
+        }
+        residents.sort_by_key(|resident| resident.tenant.uid);
+        Ok(residents)
     }
 
     fn record_path(&self, uid: Uid) -> PathBuf {

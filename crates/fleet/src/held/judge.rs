@@ -1,0 +1,119 @@
+//! A node's list beside the slots as we know them. Only what stands still is compared: a slot that is being given, taken
+//! back or is in quarantine may look either way. A list may be made before a move of ours and arrive after it, so what
+//! differs counts once the next list says it again.
+
+use std::collections::BTreeSet;
+
+use model::held::{HeldPayload, HeldPower, HeldSlice};
+use model::id::{AllocationId, SlotId};
+use model::signal::Code;
+use model::state::SlotState;
+use model::time::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::slot::SlotRow;
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Difference {
+    pub(super) code: String,
+    pub(super) allocation: AllocationId,
+    pub(super) slot: Option<SlotId>,
+    pub(super) detail: String,
+    /// When it was first seen.
+    pub(super) since: Timestamp,
+    /// Seen by more than one list on end.
+    pub(super) confirmed: bool,
+}
+
+type Key<'a> = (&'a str, AllocationId, Option<SlotId>);
+
+impl Difference {
+    fn key(&self) -> Key<'_> {
+        (&self.code, self.allocation, self.slot)
+    }
+}
+
+pub(super) fn confirmed(all: &[Difference]) -> BTreeSet<Key<'_>> {
+    all.iter()
+        .filter(|difference| difference.confirmed)
+        .map(Difference::key)
+        .collect()
+}
+
+pub(super) fn judge(list: &HeldPayload, slots: &[SlotRow], known: &[Difference], now: Timestamp) -> Vec<Difference> {
+    let mut found = Vec::new();
+    let mut note = |code: Code, allocation, slot, detail| {
+        let code = code.as_str().to_owned();
+        let before = known.iter().find(|old| old.key() == (&code, allocation, slot));
+        found.push(Difference {
+            since: before.map_or(now, |before| before.since),
+            confirmed: before.is_some(),
+            code,
+            allocation,
+            slot,
+            detail,
+        });
+    };
+    for held in &list.holds.slices {
+        for slot in orphaned(held, slots) {
+            let whose = held.allocation_id;
+            let detail = match slot {
+                Some(slot) => format!("{} holds {} here, and it is not its", whose, slot),
+                None => format!("{whose} has a VM without a slot"),
+            };
+            note(Code::VmOrphaned, whose, slot, detail);
+        }
+    }
+    if !list.holds.truncated {
+        for slot in slots.iter().filter(|slot| slot.state == SlotState::Leased.as_str()) {
+            let Some(allocation) = slot.allocation_id.map(AllocationId::from) else {
+                continue;
+            };
+            let held = list.holds.slices.iter().find(|held| held.allocation_id == allocation);
+            if let Some(detail) = lost(held, slot.id()) {
+                note(Code::VmLost, allocation, Some(slot.id()), detail);
+            }
+        }
+    }
+    found
+}
+
+/// Which of its slots are nobody's or another's by what we know; one without slots is a VM that we know nothing of.
+fn orphaned(held: &HeldSlice, slots: &[SlotRow]) -> Vec<Option<SlotId>> {
+    if held.slots.is_empty() {
+        let expected = slots
+            .iter()
+            .any(|slot| slot.allocation_id.map(AllocationId::from) == Some(held.allocation_id));
+        return if expected { Vec::new() } else { vec![None] };
+    }
+    let wrong = held.slots.iter().filter(|id| {
+        let Some(row) = slots.iter().find(|row| row.id() == **id) else {
+            return true;
+        };
+        match row.state() {
+            Ok(SlotState::Candidate | SlotState::Free | SlotState::Rejected | SlotState::Retired) => true,
+            // What was just reserved has no task yet; the host's own lease decides.
+            Ok(SlotState::Reserved | SlotState::Leased | SlotState::Releasing) => {
+                row.allocation_id.map(AllocationId::from) != Some(held.allocation_id)
+            }
+            Ok(SlotState::Quarantined) | Err(_) => false,
+        }
+    });
+    wrong.map(|id| Some(*id)).collect()
+}
+
+fn lost(held: Option<&HeldSlice>, slot: SlotId) -> Option<String> {
+    let Some(held) = held else {
+        return Some("its node holds nothing for the allocation that has it".to_owned());
+    };
+    if !held.slots.contains(&slot) {
+        return Some("its node's lease of it is gone".to_owned());
+    }
+    match held.power {
+        HeldPower::Absent => Some(match &held.trouble {
+            Some(word) => format!("there is no VM: {word}"),
+            None => "there is no VM".to_owned(),
+        }),
+        HeldPower::Running | HeldPower::Off | HeldPower::Unknown => None,
+    }
+}
