@@ -19,6 +19,7 @@ grant insert, select, update on audit_head to gpuaas_sealer
 grant insert, select, update on certificate to gpuaas_app
 grant insert, select, update on enrolment to gpuaas_app
 grant insert, select, update on node to gpuaas_app
+grant insert, select, update on node_held to gpuaas_app
 grant insert, select, update on node_topology to gpuaas_app
 grant select on audit to gpuaas_sealer
 grant select on audit_head to gpuaas_app
@@ -250,6 +251,19 @@ table node index CREATE UNIQUE INDEX node_by_mode ON public.node USING btree (id
 table node index CREATE UNIQUE INDEX node_name ON public.node USING btree (name) WHERE (state <> 'removed'::text)
 table node index CREATE UNIQUE INDEX node_pkey ON public.node USING btree (id)
 table node owner gpuaas_owner
+table node_held column at timestamp with time zone not null
+table node_held column boot_id text not null
+table node_held column differences jsonb not null default '[]'::jsonb
+table node_held column envelope bytea not null
+table node_held column epoch bigint not null
+table node_held column holds jsonb not null
+table node_held column node_id uuid not null
+table node_held column number bigint not null
+table node_held column received_at timestamp with time zone not null
+table node_held constraint node_held_node_id_fkey FOREIGN KEY (node_id) REFERENCES node(id)
+table node_held constraint node_held_pkey PRIMARY KEY (node_id)
+table node_held index CREATE UNIQUE INDEX node_held_pkey ON public.node_held USING btree (node_id)
+table node_held owner gpuaas_owner
 table node_session column id uuid not null
 table node_session column node_id uuid not null
 table node_session column opened_at timestamp with time zone not null
