@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use host::pretend::{Pretend, Profile, State};
-use host::{Result, Tenant, Users};
+use host::{Resident, Result, Tenant, Users};
 use model::id::AllocationId;
 use model::outcome::Outcome;
 use model::signal::Code;
@@ -43,6 +43,9 @@ impl Watched {
 macro_rules! watched {
     ($($name:ident($($arg:ident: $type:ty),*) -> $answer:ty;)*) => {
         impl Users for Watched {
+            fn residents(&self) -> Result<Vec<Resident>> {
+                self.inner.residents()
+            }
             $(fn $name(&self, tenant: &Tenant $(, $arg: $type)*) -> Result<$answer> {
                 self.around(|inner| inner.$name(tenant $(, $arg)*))
             })*

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Condvar, Mutex};
 
 use host::pretend::Pretend;
-use host::{Result, Tenant, Users};
+use host::{Resident, Result, Tenant, Users};
 use model::task::{deprovision_user::Absent, provision_user::Verified};
 use model::value::SshKey;
 
@@ -61,6 +61,9 @@ impl Gate {
 macro_rules! gated {
     ($($name:ident($($arg:ident: $type:ty),*) -> $answer:ty;)*) => {
         impl Users for Gate {
+            fn residents(&self) -> Result<Vec<Resident>> {
+                self.inner.residents()
+            }
             $(fn $name(&self, tenant: &Tenant $(, $arg: $type)*) -> Result<$answer> {
                 self.pass(stringify!($name)).$name(tenant $(, $arg)*)
             })*

@@ -111,6 +111,9 @@ impl Machines for WithoutDevices {
     fn observe(&self, name: &Name) -> host::Result<Option<Seen>> {
         self.0.observe(name)
     }
+    fn ours(&self) -> host::Result<Vec<(Name, Seen)>> {
+        self.0.ours()
+    }
     fn ensure_running(&self, machine: &Machine) -> host::Result<()> {
         let mut machine = machine.clone();
         machine.parts.iter_mut().for_each(|part| part.devices.clear());
