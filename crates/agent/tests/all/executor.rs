@@ -158,6 +158,13 @@ impl Executor {
                     device_csr,
                 }]
             }
+            FromAgent::Held { request_id } => {
+                vec![FromExecutor::Failed {
+                    request_id,
+                    code: model::signal::Code::NodeBusy,
+                    detail: "this one holds nothing".to_owned(),
+                }]
+            }
             FromAgent::DeviceChain { request_id, .. } => {
                 self.journal.note("device chain");
                 vec![FromExecutor::Ok { request_id }]
