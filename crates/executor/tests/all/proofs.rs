@@ -7,9 +7,9 @@ fn cells(task_type: TaskType) -> usize {
         TaskType::HealthProbe => 42,
         TaskType::ProvisionUser => 240,
         TaskType::DeprovisionUser => 87,
-        TaskType::VmProvision => 3726,
+        TaskType::VmProvision => 3738,
         TaskType::VmRelease => 585,
-        TaskType::VmPower => 90,
+        TaskType::VmPower => 98,
         TaskType::TopologyDiscover => 70,
     }
 }
