@@ -49,7 +49,10 @@ fn signed(node: &Node) -> Result<model::dsse::Envelope, Refusal> {
     let number = numbers.next(&node.options.state_dir);
     let number = number.map_err(|error| refusal(Code::DiskFull, &format!("no number for the list: {error}")))?;
     let at = node.options.clock.now();
-    let holds = look(&node.options.host).map_err(|error| refusal(error.code(), &error.to_string()))?;
+    let mut holds = look(&node.options.host).map_err(|error| refusal(error.code(), &error.to_string()))?;
+    for slice in &mut holds.slices {
+        slice.trouble = node.trouble_with(slice.allocation_id).map(|code| code.to_string());
+    }
     let list = HeldPayload {
         aud: identity.installation,
         node_id: identity.node_id,

@@ -27,6 +27,7 @@ mod stop;
 mod tasks;
 pub mod trial;
 mod trust_store;
+mod upkeep;
 mod verify;
 
 use std::path::PathBuf;
@@ -100,6 +101,7 @@ pub fn run(options: Options, stop: Stop) -> anyhow::Result<()> {
     let node = Node::start(options, stop)?;
     let listener = socket::bind(&node.options.socket_path, node.options.agent_group)?;
     run::start_claimed(&node);
+    upkeep::spawn(&node)?;
     tracing::info!(
         socket = %node.options.socket_path.display(),
         simulated = node.options.host.is_simulated(),

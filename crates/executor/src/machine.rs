@@ -16,7 +16,7 @@ pub(crate) struct Machine {
 
 impl Machine {
     pub(crate) fn look(options: &Options) -> Self {
-        let boot_id = line("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+        let boot_id = options.host.facts.boot_id().unwrap_or_default();
         let hostname = line("/proc/sys/kernel/hostname").unwrap_or_default();
         let hardware = if options.host.is_simulated() {
             let place = options.state_dir.as_os_str().as_encoded_bytes();

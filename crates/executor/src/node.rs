@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::{self, JoinHandle};
 
 use anyhow::Context as _;
-use model::id::TaskId;
+use model::id::{AllocationId, TaskId};
 use model::key::KeyId;
 use model::node_api::HeldTask;
 use model::signal::Code;
@@ -25,6 +25,7 @@ use crate::policy::Policy;
 use crate::refusals::Refusals;
 use crate::stop::Stop;
 use crate::trust_store::TrustStore;
+use crate::upkeep::{Busy, Troubles};
 use crate::{Options, durable};
 
 pub(crate) struct Node {
@@ -41,6 +42,10 @@ pub(crate) struct Node {
     /// Held tasks that another build has begun and this one cannot go on with.
     stranded: Mutex<BTreeSet<TaskId>>,
     numbers: Mutex<Numbers>,
+    /// Who is at work on which allocation.
+    pub(crate) busy: Busy,
+    /// What the upkeep could not make whole.
+    troubles: Mutex<Troubles>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// What made it impossible to go on.
     fatal: Mutex<Option<anyhow::Error>>,
@@ -91,6 +96,8 @@ impl Node {
             refusals: Mutex::default(),
             stranded: Mutex::default(),
             numbers: Mutex::default(),
+            busy: Busy::default(),
+            troubles: Mutex::default(),
             threads: Mutex::default(),
             fatal: Mutex::default(),
             _lock: lock,
@@ -141,6 +148,14 @@ impl Node {
             Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
             Err(TryLockError::WouldBlock) => None,
         }
+    }
+
+    pub(crate) fn set_troubles(&self, troubles: Troubles) {
+        *open(&self.troubles) = troubles;
+    }
+
+    pub(crate) fn trouble_with(&self, allocation: AllocationId) -> Option<Code> {
+        open(&self.troubles).get(&allocation).copied()
     }
 
     /// Leaves an open task to the build that began it.

@@ -167,6 +167,7 @@ impl Worker<'_> {
             journal_used_pct: self.node.journal()?.used_pct(),
             clock_skew_ms: self.open.claimed.clock_skew_ms,
         };
+        let _mine = task.allocation().map(|allocation| self.node.busy.take(allocation));
         let walked = tasks::walk(task, &around, &mut journal, &self.open.records, &mut watch);
         let ending = match walked {
             Ok(walked) if walked.report.needs_another_build() => {

@@ -5,6 +5,8 @@ use model::task::health_probe::{FabricLink, Gpu};
 use crate::Result;
 
 pub trait Facts: Send + Sync {
+    /// Another one each time the host starts.
+    fn boot_id(&self) -> Result<String>;
     fn kernel_version(&self) -> Result<String>;
     fn free_memory_mib(&self) -> Result<u64>;
     /// Usable, not only there: a device node on a processor without virtualisation does not count.

@@ -18,6 +18,8 @@ pub struct Kept {
     pub since: Timestamp,
     /// As it was last switched on purpose.
     pub power: Power,
+    /// In which of the host's lives it was last started by us. A guest that switches itself off stays off in that life.
+    pub boot_id: String,
 }
 
 impl Kept {

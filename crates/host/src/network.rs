@@ -53,4 +53,7 @@ pub trait Network: Send + Sync {
     fn ensure_no_port(&self, plug: &Plug) -> Result<()>;
 
     fn has_port(&self, plug: &Plug) -> Result<bool>;
+
+    /// Is all of it there as it was made: flows, port and address? A switch that was restarted has forgotten the flows.
+    fn is_whole(&self, port: &Port) -> Result<bool>;
 }

@@ -58,6 +58,10 @@ pub trait Slices: Send + Sync {
     fn ensure_kept(&self, slice: &Slice, kept: &Kept) -> Result<()>;
     /// How it shall be after the host has started again; nothing to note of one that is not written down.
     fn ensure_wanted(&self, slice: &Slice, power: Power) -> Result<()>;
+    /// It was started in this life of the host.
+    fn ensure_started_in(&self, slice: &Slice, boot_id: &str) -> Result<()>;
+    /// Nothing brings it back from now on.
+    fn ensure_not_kept(&self, slice: &Slice) -> Result<()>;
     /// All that are written down. One that cannot be read is an error: it is somebody's.
     fn kept(&self) -> Result<Vec<Kept>>;
 

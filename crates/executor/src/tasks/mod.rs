@@ -132,3 +132,16 @@ fn failed(error: host::Error) -> Fail {
 fn fail(code: Code, detail: impl Into<String>) -> Fail {
     Fail::new(code.as_str(), detail)
 }
+
+/// A machine on which a tenant's VM runs, for tests of what goes on beside tasks.
+#[cfg(test)]
+pub(crate) mod proof_of_slices {
+    use host::pretend::State;
+
+    /// Whose the VM is.
+    pub(crate) const ALLOCATION: u128 = 1;
+
+    pub(crate) fn resident(state: &mut State) {
+        super::vm_provision::proof::resident(state);
+    }
+}

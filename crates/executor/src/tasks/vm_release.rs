@@ -107,6 +107,8 @@ fn shutdown(r: &mut Release) -> Result<(), Fail> {
     let (hold, host) = (&r.hold, &r.hold.host);
     host.leases.ensure_held(&hold.slot_ids(), &hold.owner).map_err(failed)?;
     hold.refuse_foreign_guests()?;
+    // Whatever stops this release half-way, nothing brings the VM back.
+    host.slices.ensure_not_kept(&hold.slice()).map_err(failed)?;
     let stopped = host
         .machines
         .ask_to_stop(&hold.vm, hold.owner.allocation, r.wait)
@@ -151,8 +153,7 @@ fn wipe(r: &mut Release) -> Result<(), Fail> {
 }
 
 fn verify(r: &mut Release) -> Result<(), Fail> {
-    r.facts.wipe = r.hold.prove_wiped(&r.facts.begun)?;
-    Ok(())
+    r.hold.prove_wiped(&r.facts.begun, &mut r.facts.wipe)
 }
 
 fn no_telemetry(r: &mut Release) -> Result<(), Fail> {

@@ -72,6 +72,13 @@ pub(super) fn judge(list: &HeldPayload, slots: &[SlotRow], known: &[Difference],
             let held = list.holds.slices.iter().find(|held| held.allocation_id == allocation);
             if let Some(detail) = lost(held, slot.id()) {
                 note(Code::VmLost, allocation, Some(slot.id()), detail);
+            } else if let Some(word) = held.and_then(|held| held.trouble.as_ref()) {
+                note(
+                    Code::VmDown,
+                    allocation,
+                    Some(slot.id()),
+                    format!("its node cannot make it whole: {word}"),
+                );
             }
         }
     }

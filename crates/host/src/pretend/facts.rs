@@ -6,6 +6,11 @@ use super::{KERNEL_VERSION, Pretend};
 use crate::{Facts, Function, Result};
 
 impl Facts for Pretend {
+    /// No task's look, so no fuse is in it.
+    fn boot_id(&self) -> Result<String> {
+        Ok(format!("pretend-{}", self.snapshot().boots))
+    }
+
     fn kernel_version(&self) -> Result<String> {
         self.call("kernel_version", |_, _| Ok(KERNEL_VERSION.to_owned()))
     }

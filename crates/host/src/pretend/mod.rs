@@ -156,6 +156,26 @@ impl Pretend {
         change(&mut self.inner().state);
     }
 
+    /// Starts it again: what only the running kernel, switch and hypervisor knew is gone.
+    pub fn reboot(&self) -> Result<()> {
+        self.act_on("reboot", "", |state| {
+            state.boots += 1;
+            state
+                .slicing
+                .machines
+                .values_mut()
+                .for_each(|there| there.running = false);
+            state.slicing.ports.clear();
+            state.hardware.holders.clear();
+            for kinds in state.leftovers.values_mut() {
+                kinds.remove(&Leftover::Process);
+                kinds.remove(&Leftover::Ipc);
+            }
+            state.leftovers.retain(|_, kinds| !kinds.is_empty());
+            Ok(())
+        })
+    }
+
     fn inner(&self) -> MutexGuard<'_, Inner> {
         // Every change is complete when the lock is let go, so a panic elsewhere has broken nothing here.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)

@@ -41,6 +41,12 @@ impl Network for Pretend {
         })
     }
 
+    fn is_whole(&self, port: &Port) -> Result<bool> {
+        self.call("is_whole", |_, state| {
+            Ok(state.slicing.ports.get(port.plug.vm.as_str()) == Some(port))
+        })
+    }
+
     fn has_port(&self, plug: &Plug) -> Result<bool> {
         self.call("has_port", |_, state| {
             let port = state.slicing.ports.get(plug.vm.as_str());

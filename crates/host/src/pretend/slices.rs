@@ -120,20 +120,36 @@ impl Slices for Pretend {
 
     fn ensure_wanted(&self, slice: &Slice, power: Power) -> Result<()> {
         self.act_on("ensure_wanted", slice.vm.as_str(), |state| {
-            let dir = state.slicing.dirs.get_mut(slice.vm.as_str());
-            let own = dir.filter(|dir| dir.allocation == slice.allocation);
-            if let Some(kept) = own.and_then(|dir| dir.kept.as_mut()) {
+            if let Some(kept) = own_kept(state, slice) {
                 kept.power = power;
             }
             Ok(())
         })
     }
 
-    fn kept(&self) -> Result<Vec<Kept>> {
-        self.call("kept", |_, state| {
-            let kept = state.slicing.dirs.values().filter_map(|dir| dir.kept.as_deref());
-            Ok(kept.cloned().collect())
+    fn ensure_started_in(&self, slice: &Slice, boot_id: &str) -> Result<()> {
+        self.act_on("ensure_started_in", slice.vm.as_str(), |state| {
+            if let Some(kept) = own_kept(state, slice) {
+                boot_id.clone_into(&mut kept.boot_id);
+            }
+            Ok(())
         })
+    }
+
+    fn ensure_not_kept(&self, slice: &Slice) -> Result<()> {
+        self.act_on("ensure_not_kept", slice.vm.as_str(), |state| {
+            if own_kept(state, slice).is_some() {
+                dir(state, slice)?.kept = None;
+            }
+            Ok(())
+        })
+    }
+
+    /// No task's look, so no fuse is in it.
+    fn kept(&self) -> Result<Vec<Kept>> {
+        let state = self.snapshot();
+        let kept = state.slicing.dirs.into_values().filter_map(|dir| dir.kept);
+        Ok(kept.map(|kept| *kept).collect())
     }
 
     fn has_dir(&self, slice: &Slice) -> Result<bool> {
@@ -157,6 +173,13 @@ fn dir<'a>(state: &'a mut State, slice: &Slice) -> Result<&'a mut Dir> {
     } else {
         Err(refused(slice))
     }
+}
+
+fn own_kept<'a>(state: &'a mut State, slice: &Slice) -> Option<&'a mut Kept> {
+    let dir = state.slicing.dirs.get_mut(slice.vm.as_str());
+    dir.filter(|dir| dir.allocation == slice.allocation)?
+        .kept
+        .as_deref_mut()
 }
 
 fn missing(slice: &Slice, why: &'static str) -> Error {

@@ -22,6 +22,9 @@ pub struct State {
     pub records: BTreeMap<u32, (String, AllocationId)>,
     /// Kinds that resist removal, to see what happens then.
     pub immovable: BTreeSet<Leftover>,
+    /// How often it was started again.
+    #[serde(default)]
+    pub boots: u32,
     #[serde(default)]
     pub hardware: Hardware,
     #[serde(default)]

@@ -30,6 +30,10 @@ impl Facts {
 }
 
 impl crate::Facts for Facts {
+    fn boot_id(&self) -> Result<String> {
+        self.sys.text("proc/sys/kernel/random/boot_id")
+    }
+
     fn kernel_version(&self) -> Result<String> {
         self.sys.text("proc/sys/kernel/osrelease")
     }

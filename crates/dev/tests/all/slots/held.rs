@@ -1,7 +1,10 @@
 //! What a node says it holds: signed by its executor, newest wins, nothing else counts; and what differs from what the
 //! control plane believes is shown with its age and what to do.
 
+use std::path::Path;
+
 use base::testing::eventually;
+use dev::simnode::{NodeDir, SimNode};
 use dev::slots::approve_all;
 use model::dsse::Envelope;
 use model::held::{HeldPayload, HeldPower, HeldSlice, Holdings};
@@ -214,6 +217,24 @@ async fn a_real_executor_tells_what_it_holds() {
     .await;
     assert_eq!(held.allocation_id, renter.allocation);
     assert!(held.since.is_some() && held.op_id.is_some() && held.vm_name.is_some());
+    // The host loses power and comes back: so does the VM, as the same instance.
+    tokio::task::spawn_blocking(move || sim.stop()).await.expect("stops");
+    let dir = NodeDir::new(town.dir().join("a")).expect("its directory");
+    let host = Pretend::in_directory(Profile::H100x8, &dir.host()).expect("its host");
+    host.reboot().expect("starts");
+    assert!(host.snapshot().slicing.machines.values().all(|there| !there.running));
+    drop(host);
+    let mut sim = SimNode::start(Path::new(EXE), "a", dir, Profile::H100x8);
+    let again = eventually("the VM is back after a start of the host", async || {
+        let shown = town.show_node(node).await.held.expect("told before");
+        let view = slot(&town, id).await.held.expect("told before");
+        match shown.boot_id.as_str() == "pretend-1" && view.power == HeldPower::Running {
+            true => Ok(view),
+            false => Err(format!("{} {view:?}", shown.boot_id)),
+        }
+    })
+    .await;
+    assert_eq!((again.op_id, again.since), (held.op_id, held.since));
     let task = renter.releases(node, &rented).await.expect("a task");
     town.until_task(task, TaskState::is_end).await;
     eventually("nothing is held any more", async || {

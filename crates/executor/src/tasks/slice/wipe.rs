@@ -54,14 +54,16 @@ impl Hold {
         Err(last)
     }
 
-    /// A clean proof for each, or the first that is not.
-    pub(in crate::tasks) fn prove_wiped(&self, begun: &[Begun]) -> Result<Vec<WipeProof>, Fail> {
-        let prove = |slot: &Slot| {
+    /// What was seen of each disk goes into `proofs`, clean or dirty; an error for the first that is not clean.
+    pub(in crate::tasks) fn prove_wiped(&self, begun: &[Begun], proofs: &mut Vec<WipeProof>) -> Result<(), Fail> {
+        proofs.clear();
+        let mut prove = |slot: &Slot| {
             let begun = begun.iter().find(|begun| begun.slot_id == slot.slot_id);
             let begun = begun.ok_or_else(|| fail(Code::WipeUnproved, format!("{} was skipped", slot.nvme_device)))?;
             let proof = self.look_for_markers(slot, begun)?;
+            proofs.push(proof.clone());
             if proof.is_clean() {
-                return Ok(proof);
+                return Ok(());
             }
             let why = format!(
                 "{}: {} markers, {} signatures and {} other blocks are left after {}",
@@ -73,7 +75,9 @@ impl Hold {
             );
             Err(fail(Code::WipeUnproved, why))
         };
-        self.slots.iter().map(prove).collect()
+        // Every disk is looked at, however the others are.
+        let seen: Vec<Result<(), Fail>> = self.slots.iter().map(&mut prove).collect();
+        seen.into_iter().collect()
     }
 
     fn look_for_markers(&self, slot: &Slot, begun: &Begun) -> Result<WipeProof, Fail> {

@@ -38,6 +38,7 @@ pub(super) fn start(p: &mut Provision) -> Result<(), Fail> {
         slots: p.hold.slot_ids(),
         since: p.hold.now(),
         power: Power::Running,
+        boot_id: p.hold.host.facts.boot_id().map_err(failed)?,
     };
     let slices = &p.hold.host.slices;
     slices.ensure_kept(&p.hold.slice(), &kept).map_err(failed)?;
@@ -50,6 +51,7 @@ pub(super) fn gone(p: &mut Provision) -> Result<(), Fail> {
         return Ok(());
     }
     let (hold, host) = (&p.hold, &p.hold.host);
+    host.slices.ensure_not_kept(&hold.slice()).map_err(failed)?;
     host.machines
         .ensure_no_machine(&hold.vm, hold.owner.allocation)
         .map_err(failed)?;

@@ -38,8 +38,7 @@ pub(super) fn wipe(p: &mut Provision) -> Result<(), Fail> {
         return Ok(());
     }
     let begun = p.hold.wipe()?;
-    p.facts.wipe = p.hold.prove_wiped(&begun)?;
-    Ok(())
+    p.hold.prove_wiped(&begun, &mut p.facts.wipe)
 }
 
 fn image(p: &Provision) -> Image {

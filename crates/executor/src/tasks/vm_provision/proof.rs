@@ -135,6 +135,7 @@ pub(in crate::tasks) fn resident(state: &mut State) {
         slots: vec![slot.slot_id],
         since: Timestamp::from_millis(1_700_000_000_000),
         power: Power::Running,
+        boot_id: "pretend-0".to_owned(),
     };
     let dir = Dir {
         allocation,

@@ -101,12 +101,16 @@ impl Network {
         owner.map(Some).ok_or_else(|| refused(plug, "nobody we know"))
     }
 
-    fn set_flows(&self, port: &Port) -> Result<()> {
-        let around = Surroundings {
+    fn surroundings(&self, port: &Port) -> Result<Surroundings> {
+        Ok(Surroundings {
             gateway: address_of(&port.bridge)?,
             own: own_addresses()?,
             reachable: self.settings.reachable.clone(),
-        };
+        })
+    }
+
+    fn set_flows(&self, port: &Port) -> Result<()> {
+        let around = self.surroundings(port)?;
         let doing = || "hand flows to the switch".to_owned();
         let mut file = fs::File::from(memfd_create("flows", MemfdFlags::CLOEXEC).doing(doing)?);
         file.write_all(flows(port, &around).as_bytes()).doing(doing)?;
@@ -230,6 +234,20 @@ impl crate::Network for Network {
         known
             .into_iter()
             .try_for_each(|bridge: Name| self.drop_flows(&plug.vm, &bridge))
+    }
+
+    fn is_whole(&self, port: &Port) -> Result<bool> {
+        let Port { plug, bridge, .. } = port;
+        let own = (plug.allocation.to_string(), bridge.to_string());
+        if self.plugged(plug)? != Some(own) || !has_interface(&plug.interface())? {
+            return Ok(false);
+        }
+        let wanted = flows(port, &self.surroundings(port)?).lines().count();
+        let all = format!("cookie={:#x}/-1", cookie(&plug.vm));
+        let args = ["--no-stats", "dump-flows", &self.bridge_socket(bridge), &all];
+        let there = self.commands.ask(Program::OvsOfctl, &args, LIMIT)?;
+        let there = there.lines().filter(|line| line.contains("actions=")).count();
+        Ok(there == wanted && matches!(self.reserved(plug), Ok(Some(owner)) if owner == plug.allocation))
     }
 
     fn has_port(&self, plug: &Plug) -> Result<bool> {

@@ -98,6 +98,21 @@ impl Slices {
         Ok(text)
     }
 
+    fn keep_with(&self, slice: &Slice, change: impl FnOnce(&mut Kept)) -> Result<()> {
+        let Some(folder) = self.own(slice)? else {
+            return Ok(());
+        };
+        let Some(kept) = kept_in(&folder)? else {
+            return Ok(());
+        };
+        let mut changed = kept.clone();
+        change(&mut changed);
+        if changed == kept {
+            return Ok(());
+        }
+        keep(&folder, &changed)
+    }
+
     fn there(folder: &Folder, name: &str) -> Result<String> {
         folder.read(name)?.ok_or_else(|| Error::Unreadable {
             path: folder.path().join(name).display().to_string(),
@@ -250,12 +265,19 @@ impl crate::Slices for Slices {
     }
 
     fn ensure_wanted(&self, slice: &Slice, power: Power) -> Result<()> {
-        let Some(folder) = self.own(slice)? else {
-            return Ok(());
-        };
-        match kept_in(&folder)? {
-            Some(kept) if kept.power != power => keep(&folder, &Kept { power, ..kept }),
-            Some(_) | None => Ok(()),
+        self.keep_with(slice, |kept| kept.power = power)
+    }
+
+    fn ensure_started_in(&self, slice: &Slice, boot_id: &str) -> Result<()> {
+        self.keep_with(slice, |kept| boot_id.clone_into(&mut kept.boot_id))
+    }
+
+    fn ensure_not_kept(&self, slice: &Slice) -> Result<()> {
+        match self.own(slice) {
+            Ok(Some(folder)) => folder.remove(KEPT),
+            // There is none, or it is somebody else's.
+            Ok(None) | Err(Error::Slice { .. }) => Ok(()),
+            Err(error) => Err(error),
         }
     }
 
