@@ -7,8 +7,8 @@ fn cells(task_type: TaskType) -> usize {
         TaskType::HealthProbe => 42,
         TaskType::ProvisionUser => 240,
         TaskType::DeprovisionUser => 87,
-        TaskType::VmProvision => 3738,
-        TaskType::VmRelease => 585,
+        TaskType::VmProvision => 3762,
+        TaskType::VmRelease => 597,
         TaskType::VmPower => 98,
         TaskType::TopologyDiscover => 70,
     }
@@ -16,8 +16,12 @@ fn cells(task_type: TaskType) -> usize {
 
 #[test]
 fn every_task_type_is_proven() {
+    let mut others = Vec::new();
     for task_type in TaskType::ALL.iter().copied() {
         let proof = executor::proof(task_type).unwrap_or_else(|complaints| panic!("{task_type}: {complaints}"));
-        assert_eq!(proof.cells, cells(task_type), "{task_type}: {:?}", proof.by_kind);
+        if proof.cells != cells(task_type) {
+            others.push(format!("{task_type}: {} cells: {:?}", proof.cells, proof.by_kind));
+        }
     }
+    assert!(others.is_empty(), "not as many as before: {others:#?}");
 }
