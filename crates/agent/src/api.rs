@@ -12,6 +12,7 @@ use model::node_api::{
     ResultRequest, SessionAnswer, SessionRequest, WaitAnswer, header,
 };
 use model::signal::Code;
+use model::telemetry::TelemetryRequest;
 use model::time::Timestamp;
 use model::trust::Bundle;
 use serde::Serialize;
@@ -192,6 +193,12 @@ impl Api {
 
     pub async fn self_probe(&self, probe: &NodeProbe) -> Result<(), CallError> {
         self.ask(|calls| self.in_session(calls.post("self-probe")).json(probe))
+            .await
+            .map(drop)
+    }
+
+    pub async fn telemetry(&self, request: &TelemetryRequest) -> Result<(), CallError> {
+        self.ask(|calls| self.in_session(calls.post("telemetry")).json(request))
             .await
             .map(drop)
     }

@@ -5,6 +5,7 @@
 mod link;
 
 use std::collections::HashMap;
+use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,6 +16,7 @@ use model::id::TaskId;
 use model::node_api::{CertificateKind, OfferedTask};
 use model::signal::Code;
 use model::socket::{Enrolled, EnrolmentKeys, ExecutorState, FromAgent, FromExecutor};
+use model::telemetry::Registered;
 use model::time::Timestamp;
 use model::trust::Bundle;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
@@ -188,6 +190,14 @@ impl Executor {
     pub async fn device_chain(&self, chain: String) -> Result<(), ExecutorError> {
         self.ask_ok(|request_id| FromAgent::DeviceChain { request_id, chain })
             .await
+    }
+
+    /// Which guests may send numbers, and the addresses to which they do.
+    pub async fn guests(&self) -> Result<(Vec<Registered>, Vec<Ipv4Addr>), ExecutorError> {
+        match self.ask(|request_id| FromAgent::Guests { request_id }).await? {
+            FromExecutor::Guests { guests, listen, .. } => Ok((guests, listen)),
+            _ => Err(ExecutorError::Confused),
+        }
     }
 
     /// What it holds now, in its own signed words.

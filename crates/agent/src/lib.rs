@@ -16,6 +16,7 @@ mod poll;
 pub mod probe;
 pub mod renew;
 mod run;
+pub mod telemetry;
 
 pub use clock::Clock;
 pub use pace::Pace;

@@ -21,7 +21,7 @@ use crate::executor::{Done, Executor};
 use crate::identity::{Identity, Slots};
 use crate::node::Node;
 use crate::pace::Pace;
-use crate::{VERSION, beat, outbox, poll, probe, renew};
+use crate::{VERSION, beat, outbox, poll, probe, renew, telemetry};
 
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -179,6 +179,10 @@ async fn serve(
     });
     spawn!(|node, stop| {
         probe::run(&node, &stop).await;
+        Ended::Stopped
+    });
+    spawn!(|node, stop| {
+        telemetry::run(&node, &stop).await;
         Ended::Stopped
     });
     spawn!(|node, stop| {

@@ -11,6 +11,7 @@ use model::socket::{ExecutorState, FromAgent, FromExecutor};
 
 use crate::journal::{Finished, Task as Known};
 use crate::node::Node;
+use crate::policy::Policy;
 use crate::verify::Offer;
 use crate::{disk, held, identity, offer};
 
@@ -40,6 +41,7 @@ pub(crate) fn answer(node: &Arc<Node>, message: FromAgent) {
         FromAgent::Acked { task_id, status } => return acked(node, task_id, status),
         FromAgent::Cancel { task_id } => return cancel(node, task_id),
         FromAgent::Results {} => return results(node),
+        FromAgent::Guests { request_id } => guests(node, request_id),
         FromAgent::Held { request_id } => return held::answer(node, request_id),
         FromAgent::Trust { request_id, bundle } => reply(request_id, identity::advance(node, &bundle), |version| {
             FromExecutor::Trusted {
@@ -154,6 +156,25 @@ fn state(node: &Node, request_id: u64) -> FromExecutor {
     FromExecutor::State {
         request_id,
         state: Box::new(state),
+    }
+}
+
+/// Read from files alone, so it is answered at once. What cannot be read lets nobody send.
+fn guests(node: &Node, request_id: u64) -> FromExecutor {
+    let host = &node.options.host;
+    let policy = Policy::read(&node.options.policy_path).map(|policy| policy.slices());
+    let bridges = policy.unwrap_or_default().bridges;
+    let listen = bridges
+        .iter()
+        .filter_map(|bridge| host.network.address(bridge).ok().flatten());
+    let guests = host.slices.registered().unwrap_or_else(|error| {
+        tracing::warn!(%error, "who may send numbers cannot be read");
+        Vec::new()
+    });
+    FromExecutor::Guests {
+        request_id,
+        listen: listen.collect(),
+        guests,
     }
 }
 

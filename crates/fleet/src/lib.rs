@@ -22,6 +22,7 @@ pub mod routes;
 pub mod session;
 pub mod slot;
 pub mod task;
+pub mod telemetry;
 pub mod trust;
 pub mod work;
 

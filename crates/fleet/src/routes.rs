@@ -23,6 +23,7 @@ use model::node_api::{
 };
 use model::signal::Code;
 use model::task::Task;
+use model::telemetry::TelemetryRequest;
 use model::trust::Bundle;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -33,7 +34,7 @@ use crate::dispatch::Wait;
 use crate::identity::{Caller, NodeCaller};
 use crate::metrics::IDENTITY_REFUSED;
 use crate::task::{Ask, Cover};
-use crate::{Fleet, certificate, enrol, heartbeat, held, node, session, task};
+use crate::{Fleet, certificate, enrol, heartbeat, held, node, session, task, telemetry};
 
 const NODE: Access = Access::Roles(&[Role::Node]);
 /// Who may ask for tasks: those that run workflows. Each still needs an intent for each task.
@@ -90,6 +91,11 @@ pub fn node_routes() -> Routes<Fleet> {
                 Code::HeldMalformed,
                 Code::ClockSkew,
             ]),
+        Route::post("/internal/v1/nodes/{id}/telemetry", NODE, post_telemetry)
+            .summary("Numbers that guests have sent; shown, and used for nothing")
+            .takes::<TelemetryRequest>()
+            .answers_nothing()
+            .fails(&[Code::TelemetryRefused, Code::TelemetryLimited]),
         Route::post("/internal/v1/tasks", WORKERS, post_task)
             .summary("Ask for a task under a stored intent")
             .takes::<TaskRequest>()
@@ -433,6 +439,16 @@ async fn post_self_probe(
     if let Some(envelope) = held {
         held::land(&fleet, &me, &actor, &envelope).await?;
     }
+    Ok(StatusCode::NO_CONTENT)
+}
+
+async fn post_telemetry(
+    State(fleet): State<Fleet>,
+    Me(me): Me,
+    actor: Actor,
+    Body(request): Body<TelemetryRequest>,
+) -> Answer<StatusCode> {
+    telemetry::land(&fleet, &me, &actor, request).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 

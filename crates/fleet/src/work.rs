@@ -1,23 +1,29 @@
 //! The fleet's loops. Each takes no input: it looks at the database, does what is missing, says what it did; on a
 //! timer and on a nudge.
 
+use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use base::tx::Actor;
 use base::wake::Topic;
-use model::id::{NodeId, TaskId};
+use model::id::{NodeId, SlotId, TaskId};
 use model::signal::Code;
 use model::state::{NodeState, TaskState};
 use serde_json::json;
+use time::OffsetDateTime;
 use tokio::task::JoinSet;
+use uuid::Uuid;
 
 use crate::Fleet;
 use crate::metrics::{ALARMS, CONNECTIONS_CUT, IDENTITY_AGE};
 use crate::node::state;
 use crate::node::store::{self as nodes, ProbeRule};
+use crate::slot::store as slots;
 use crate::task::{self, claim, enqueue_probe, retention, store as tasks};
 use crate::trust;
 
+/// How long a slot may be on its way before it is said that nobody tends to it.
+const UNTENDED_S: i64 = 300;
 /// Between two looks at a busy queue.
 const LOOK_PAUSE: Duration = Duration::from_millis(2);
 
@@ -29,6 +35,7 @@ pub fn spawn(fleet: &Fleet, loops: &mut JoinSet<()>) {
     loops.spawn(trust_loop(fleet.clone()));
     loops.spawn(task_loop(fleet.clone()));
     loops.spawn(node_loop(fleet.clone()));
+    loops.spawn(slot_loop(fleet.clone()));
     loops.spawn(retention_loop(fleet.clone()));
 }
 
@@ -164,6 +171,26 @@ async fn retention_loop(fleet: Fleet) {
             Ok(0) => {}
             Ok(gone) => tracing::info!(gone, "old probes were forgotten"),
             Err(error) => tracing::warn!(%error, "old probes were not forgotten"),
+        }
+    }
+}
+
+/// Says once of every slot that nobody tends to it. What to do about it is a person's decision, or a workflow's.
+async fn slot_loop(fleet: Fleet) {
+    let mut told: HashSet<(Uuid, OffsetDateTime)> = HashSet::new();
+    while fleet.running(tokio::time::sleep(Duration::from_secs(10))).await {
+        let before = fleet.app.clock.now().plus_s(-UNTENDED_S);
+        match slots::untended(fleet.app.db.read(), before).await {
+            Ok(now) => {
+                told.retain(|known| now.contains(known));
+                for fresh in now {
+                    if told.insert(fresh) {
+                        metrics::counter!(ALARMS, "code" => Code::SlotUntended.as_str()).increment(1);
+                        tracing::warn!(slot_id = %SlotId::from(fresh.0), code = %Code::SlotUntended, "a slot stands still");
+                    }
+                }
+            }
+            Err(error) => tracing::warn!(%error, "slots that stand still were not looked for"),
         }
     }
 }

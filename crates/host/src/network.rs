@@ -46,6 +46,9 @@ pub trait Network: Send + Sync {
     /// `slice_bridge_missing` unless it exists and has an address. Whether guests may use it, local policy says.
     fn check_bridge(&self, bridge: &Name) -> Result<()>;
 
+    /// The host's own address on a bridge, if it has one.
+    fn address(&self, bridge: &Name) -> Result<Option<Ipv4Addr>>;
+
     /// Flows first, then the port, then the address. `vm_refused` if the port or the address is another VM's.
     fn ensure_port(&self, port: &Port) -> Result<()>;
 

@@ -9,6 +9,7 @@ use model::digest::Sha256;
 use model::id::AllocationId;
 use model::task::vm_power::Power;
 use model::task::vm_provision::DriverStrategy;
+use model::telemetry::Registered;
 use model::value::{MacAddress, Name, Pci, SshKey};
 
 use crate::{Kept, Result};
@@ -46,6 +47,8 @@ pub trait Slices: Send + Sync {
     /// Who may send numbers to the agent: by a token that only the guest is told, from this address.
     fn ensure_telemetry(&self, slice: &Slice, mac: MacAddress, ip: Ipv4Addr) -> Result<()>;
     fn ensure_no_telemetry(&self, slice: &Slice) -> Result<()>;
+    /// All who may.
+    fn registered(&self) -> Result<Vec<Registered>>;
 
     /// Written as JSON, read back and compared.
     fn ensure_seed_files(&self, slice: &Slice, wish: &Wish) -> Result<()>;

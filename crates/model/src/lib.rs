@@ -23,6 +23,7 @@ pub mod signal;
 pub mod socket;
 pub mod state;
 pub mod task;
+pub mod telemetry;
 pub mod time;
 pub mod trust;
 pub mod value;

@@ -1,6 +1,8 @@
 //! What agent and executor say to each other over the Unix socket, and how a message is framed: a big-endian u32
 //! length, then JSON. The agent carries; it never decides.
 
+use std::net::Ipv4Addr;
+
 use serde::{Deserialize, Serialize};
 
 use crate::dsse::Envelope;
@@ -9,6 +11,7 @@ use crate::key::PublicKey;
 use crate::node_api::{CertificateKind, Disk, Facts, Hardware, HeldTask};
 use crate::signal::Code;
 use crate::task::TypeVersions;
+use crate::telemetry::Registered;
 use crate::time::Timestamp;
 use crate::trust::Bundle;
 
@@ -61,6 +64,10 @@ pub enum FromAgent {
     },
     /// What is held now, signed.
     Held {
+        request_id: u64,
+    },
+    /// Which guests may send numbers, and where they send them to.
+    Guests {
         request_id: u64,
     },
 }
@@ -118,6 +125,12 @@ pub enum FromExecutor {
     Held {
         request_id: u64,
         envelope: Envelope,
+    },
+    Guests {
+        request_id: u64,
+        guests: Vec<Registered>,
+        /// The bridges' own addresses.
+        listen: Vec<Ipv4Addr>,
     },
     Ok {
         request_id: u64,

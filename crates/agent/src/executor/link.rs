@@ -87,6 +87,7 @@ async fn receive(shared: &Shared, message: FromExecutor) {
         | FromExecutor::Keys { request_id, .. }
         | FromExecutor::Token { request_id, .. }
         | FromExecutor::Held { request_id, .. }
+        | FromExecutor::Guests { request_id, .. }
         | FromExecutor::Ok { request_id }
         | FromExecutor::Failed { request_id, .. } => answer(shared, request_id, message),
     }

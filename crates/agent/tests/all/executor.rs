@@ -158,6 +158,14 @@ impl Executor {
                     device_csr,
                 }]
             }
+            FromAgent::Guests { request_id } => {
+                let (guests, listen) = (Vec::new(), Vec::new());
+                vec![FromExecutor::Guests {
+                    request_id,
+                    guests,
+                    listen,
+                }]
+            }
             FromAgent::Held { request_id } => {
                 vec![FromExecutor::Failed {
                     request_id,

@@ -24,4 +24,6 @@ migrations! {
     9 = "0009_topology",
     10 = "0010_slot_tasks",
     11 = "0011_held",
+    12 = "0012_guest_telemetry",
+    13 = "0013_slot_ways_out",
 }

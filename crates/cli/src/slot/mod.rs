@@ -53,6 +53,10 @@ pub(crate) enum Verb {
     Reject(Reasoned),
     /// Give it to nobody until it is wiped with proof
     Quarantine(Reasoned),
+    /// Give back what an allocation has reserved and nobody is making
+    Unreserve(Reasoned),
+    /// Give up a quarantined slot whose disk was taken out; its other devices can be used again
+    DiskGone(Reasoned),
     /// Wipe a quarantined slot again and watch the task on its way
     #[command(after_help = "Ctrl-C stops looking; the wipe goes on. Exit 6 when --timeout is over.")]
     Rewipe {
@@ -106,6 +110,14 @@ pub(crate) async fn run(verb: Verb, session: &mut Session) -> Result<(), Failure
         Verb::Quarantine(Reasoned { slot, reason, yes }) => {
             session.confirm(yes, &format!("quarantine {} until it is wiped", text::plain(&slot)))?;
             act(session, &slot, "quarantine", &reason).await
+        }
+        Verb::Unreserve(Reasoned { slot, reason, yes }) => {
+            session.confirm(yes, &format!("give back {}", text::plain(&slot)))?;
+            act(session, &slot, "unreserve", &reason).await
+        }
+        Verb::DiskGone(Reasoned { slot, reason, yes }) => {
+            session.confirm(yes, &format!("give up the disk of {} for good", text::plain(&slot)))?;
+            act(session, &slot, "disk-gone", &reason).await
         }
         Verb::Rewipe {
             slot,

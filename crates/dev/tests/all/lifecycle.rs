@@ -256,6 +256,12 @@ async fn a_machine_with_gpus_lets_nobody_out_without_a_reset_proof() {
     let tenant = Tenant::new("ada", 20_001);
     let moved_in = tenant.moves_in(&town, node).await;
     town.until_task(moved_in, |state| state == TaskState::Succeeded).await;
+    // One of them cannot be reset any more.
+    meddle(&running, |state| {
+        let functions = state["hardware"]["functions"].as_object_mut().expect("functions");
+        let gpus = functions.values_mut().filter(|function| function["vendor"] == 0x10de);
+        gpus.last().expect("a GPU")["reset_methods"] = json!([]);
+    });
     let moved_out = tenant.moves_out(&town, node).await;
     let failed = town.until_task(moved_out, TaskState::is_end).await;
     assert_eq!(

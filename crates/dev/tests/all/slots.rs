@@ -25,7 +25,9 @@ mod held;
 mod landing;
 mod leases;
 mod renter;
+mod telemetry;
 mod walk;
+mod way_out;
 
 /// Nobody is stale because a test takes its time.
 async fn town() -> Town {

@@ -1,9 +1,10 @@
 //! `allocation.deprovision_user`: everything of a tenant's uid, gone and looked for afterwards. Forward only: what was
-//! taken away is not brought back, and a failure leaves a node that has to be looked at. It refuses a host with GPUs
-//! before it touches anything, because nothing here can prove that a GPU was reset.
+//! taken away is not brought back, and a failure leaves a node that has to be looked at. Every GPU of the host is reset
+//! once nothing of the tenant runs; a host with one that cannot be reset is refused before anything is touched.
 
-use host::Tenant;
 use host::pretend::{Account, Leftover, Profile, State};
+use host::{Function, Tenant};
+use model::proof::ResetProof;
 use model::signal::Code;
 use model::task::deprovision_user::{Absent, Output, Params};
 use serde::{Deserialize, Serialize};
@@ -24,6 +25,7 @@ pub(super) struct Deprovision {
 #[serde(deny_unknown_fields)]
 pub(super) struct Facts {
     processes_killed: u32,
+    reset: Vec<ResetProof>,
     absent: Option<Absent>,
 }
 
@@ -63,6 +65,11 @@ const STEPS: &[Step<Deprovision>] = &[
     Step {
         name: "ipc",
         run: ipc,
+        undo: nothing,
+    },
+    Step {
+        name: "device_reset",
+        run: reset,
         undo: nothing,
     },
     Step {
@@ -106,12 +113,14 @@ impl super::Handler for Handler {
         Some(Output {
             processes_killed: context.facts.processes_killed,
             absent: context.facts.absent?,
-            reset_proofs: Vec::new(),
+            reset_proofs: context.facts.reset.clone(),
         })
     }
 
     fn proof() -> Result<Proof, Complaints> {
-        proof::prove::<Self>(proof_params(), Profile::Cpu, lived_in)
+        let plain = proof::prove::<Self>(proof_params(), Profile::Cpu, lived_in)?;
+        let with_gpus = proof::prove::<Self>(proof_params(), Profile::L40sx4, lived_in)?;
+        Ok(proof::sum(plain, with_gpus))
     }
 }
 
@@ -121,13 +130,30 @@ fn guard(d: &mut Deprovision) -> Result<(), Fail> {
         return Err(fail(Code::ParamsInvalid, why));
     }
     d.host.users.refuse_foreign(&d.tenant).map_err(failed)?;
-    match d.host.facts.gpus().map_err(failed)?.len() {
-        0 => Ok(()),
-        gpus => {
-            let why = format!("the host has {gpus} GPUs, and this build cannot prove their reset");
-            Err(fail(Code::ResetProofUnavailable, why))
-        }
+    let all = d.host.facts.gpus().map_err(failed)?.len();
+    let gpus = gpus(d)?;
+    let able = gpus.iter().filter(|gpu| !gpu.reset_methods.is_empty()).count();
+    if able == all.max(gpus.len()) {
+        return Ok(());
     }
+    let why = format!("the host has {all} GPUs, and {able} of them can be reset with proof");
+    Err(fail(Code::ResetProofUnavailable, why))
+}
+
+fn gpus(d: &Deprovision) -> Result<Vec<Function>, Fail> {
+    let mut functions = d.host.devices.functions().map_err(failed)?;
+    functions.retain(Function::is_gpu);
+    Ok(functions)
+}
+
+/// A whole proof for each, or the first failure. The tenant could not write to ROMs, so there is none to compare with.
+fn reset(d: &mut Deprovision) -> Result<(), Fail> {
+    let gpus = gpus(d)?;
+    let proofs = gpus
+        .iter()
+        .map(|gpu| d.host.devices.reset(gpu.pci, None).map_err(failed));
+    d.facts.reset = proofs.collect::<Result<_, _>>()?;
+    Ok(())
 }
 
 fn lock(d: &mut Deprovision) -> Result<(), Fail> {

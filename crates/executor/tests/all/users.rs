@@ -129,18 +129,60 @@ fn absence_that_cannot_be_proved_is_a_failure() {
 }
 
 #[test]
-fn a_host_with_gpus_is_not_given_up_without_a_reset_proof() {
+fn a_host_with_gpus_is_given_up_with_a_reset_proof_for_each() {
     let place = Place::start(Profile::H100x8);
     let mut agent = place.connect();
     let allocation = AllocationId::new();
     agent.run(&place, &provision(&place, allocation));
-    let before = place.pretend.snapshot();
     let result = agent.run(&place, &deprovision(&place, allocation));
-    assert_eq!(
-        (result.outcome, result.code),
-        (Outcome::Failed, Some(Code::ResetProofUnavailable))
+    assert_eq!(result.outcome, Outcome::Succeeded, "{:?}", result.detail);
+    let gone: deprovision_user::Output = output(&result);
+    assert_eq!(gone.reset_proofs.len(), 8);
+    assert!(
+        gone.reset_proofs
+            .iter()
+            .all(|proof| proof.rc == 0 && proof.config_readable)
     );
-    assert_eq!(place.pretend.snapshot(), before, "refused before anything was touched");
+}
+
+#[test]
+fn a_host_with_gpus_is_not_given_up_without_a_reset_proof() {
+    for (spoil, code, touched) in [
+        // One that the kernel knows no way to reset, and one whose reset fails.
+        (
+            (|state: &mut State, pci| {
+                let function = state.hardware.functions.get_mut(&pci).expect("a GPU");
+                function.reset_methods.clear();
+            }) as fn(&mut State, Pci),
+            Code::ResetProofUnavailable,
+            false,
+        ),
+        (
+            |state, pci| {
+                state.hardware.faults.insert(Fault::ResetFails(pci));
+            },
+            Code::GpuResetFailed,
+            true,
+        ),
+    ] {
+        let place = Place::start(Profile::H100x8);
+        let mut agent = place.connect();
+        let allocation = AllocationId::new();
+        agent.run(&place, &provision(&place, allocation));
+        place.pretend.meddle(|state| {
+            let gpus = state.hardware.functions.values().filter(|function| function.is_gpu());
+            let last = gpus.last().expect("a GPU").pci;
+            spoil(state, last);
+        });
+        let before = place.pretend.snapshot();
+        let result = agent.run(&place, &deprovision(&place, allocation));
+        assert_eq!((result.outcome, result.code), (Outcome::Failed, Some(code)));
+        assert_eq!(place.pretend.snapshot() != before, touched);
+        assert!(
+            place.pretend.snapshot().accounts.contains_key("ada"),
+            "its uid is still somebody's"
+        );
+    }
 }
 
 #[test]

@@ -65,17 +65,19 @@ async fn not_another(change: &mut Change, slot: &SlotRow) -> Answer<()> {
         if other.id == slot.id || !other.state()?.in_service() {
             continue;
         }
+        // Of one that was given up only the disk is still taken.
+        let stands = other.disk_gone_at.is_none();
         let shared = [
             (
-                other.slot_index == slot.slot_index,
+                stands && other.slot_index == slot.slot_index,
                 format!("index {}", slot.slot_index),
             ),
             (
-                other.pci_address == slot.pci_address,
+                stands && other.pci_address == slot.pci_address,
                 format!("GPU {}", slot.pci_address),
             ),
             (
-                other.fabric_device.is_some() && other.fabric_device == slot.fabric_device,
+                stands && other.fabric_device.is_some() && other.fabric_device == slot.fabric_device,
                 "fabric function".to_owned(),
             ),
             (
@@ -133,6 +135,10 @@ pub(super) async fn quarantine(change: &mut Change, slot: &SlotRow, reason: &str
     match slot.state()? {
         SlotState::Quarantined => Ok(()),
         SlotState::Free => state::quarantine(change, slot, Code::SlotQuarantined, reason).await,
+        // Its release came to nothing: a wipe by an operator's word is what is left.
+        SlotState::Releasing if slot.is_untended()? => {
+            state::quarantine(change, slot, Code::SlotQuarantined, reason).await
+        }
         SlotState::Reserved | SlotState::Leased | SlotState::Releasing => {
             Err(conflict(slot, "a tenant has it; release the allocation first"))
         }

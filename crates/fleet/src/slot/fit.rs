@@ -24,7 +24,7 @@ pub(crate) async fn fit(change: &mut Change, node: NodeId, since: Timestamp) -> 
     let slots = store::of_node(&mut *change.conn(), node).await?;
     let mut in_service = Vec::new();
     for slot in slots {
-        if slot.state()?.in_service() {
+        if slot.counts()? {
             in_service.push(slot);
         }
     }

@@ -12,6 +12,7 @@ pub mod routes;
 mod state;
 pub mod store;
 mod view;
+mod way_out;
 
 pub(crate) use admit::admit;
 pub(crate) use fit::{Fit, differences, fit};

@@ -22,6 +22,10 @@ pub(super) async fn rewipe(fleet: &Fleet, change: &mut Change, slot: &SlotRow) -
         let what = format!("{} is {}, not quarantined", slot.id().short(), slot.state);
         return Err(ApiError::new(Code::StateConflict).message(what));
     }
+    if slot.disk_gone_at.is_some() {
+        let what = format!("the disk of {} was given up; it is never used again", slot.id().short());
+        return Err(ApiError::new(Code::StateConflict).message(what));
+    }
     if let Some(open) = under_way(change, slot).await? {
         return Ok(open.into());
     }
@@ -121,7 +125,7 @@ async fn last_tenant(fleet: &Fleet, change: &mut Change, slot: &SlotRow) -> Answ
         Wish::Machine { .. } | Wish::Power { .. } => return Err(Code::IntentInvalid.into()),
     };
     let mut slots = store::these(change.conn(), slot.node(), &last.slots).await?;
-    slots.retain(|other| other.state == SlotState::Quarantined.as_str());
+    slots.retain(|other| other.state == SlotState::Quarantined.as_str() && other.disk_gone_at.is_none());
     Ok(LastTenant {
         allocation: last.allocation_id.into(),
         project: intent.project_id,

@@ -18,9 +18,9 @@ use serde::Deserialize;
 use uuid::Uuid;
 
 use super::store::{self, Filter, ProofRow, SlotRow};
-use super::{approve, differences, rewipe, view};
+use super::{approve, differences, rewipe, view, way_out};
 use crate::node::routes::reason;
-use crate::{Fleet, held, node, task};
+use crate::{Fleet, held, node, task, telemetry};
 
 const WRITE: Access = Access::Scopes(&[Scope::Operator]);
 const READ: Access = Access::Scopes(&[Scope::Operator, Scope::Support, Scope::Auditor]);
@@ -64,6 +64,16 @@ pub fn routes() -> Routes<Fleet> {
             .summary("Wipe a quarantined slot again, with whatever its last tenant left")
             .answers_with::<TaskView>(StatusCode::ACCEPTED)
             .fails(&[Code::StateConflict, Code::NodeNotReady, Code::NodeQuarantined]),
+        Route::post("/v1/slots/{id}/unreserve", WRITE, post_unreserve)
+            .summary("Give back what an allocation has reserved and nobody is making")
+            .takes::<NodeReason>()
+            .answers::<SlotView>()
+            .fails(&[Code::StateConflict]),
+        Route::post("/v1/slots/{id}/disk-gone", WRITE, post_disk_gone)
+            .summary("Give up a quarantined slot whose disk was taken out, so that its other devices can be used")
+            .takes::<NodeReason>()
+            .answers::<SlotView>()
+            .fails(&[Code::StateConflict, Code::DiskStillThere, Code::WipeUnproved]),
         Route::get("/v1/slots/{id}/proofs", READ, list_proofs)
             .summary("What was proved of it, newest first")
             .searches::<base::http::PageQuery>()
@@ -116,7 +126,7 @@ async fn topology(State(fleet): State<Fleet>, Params(NodePath { id }): Params<No
     let slots = store::of_node(fleet.app.db.read(), id).await?;
     let in_service: Vec<SlotRow> = slots
         .into_iter()
-        .filter(|slot| slot.state().is_ok_and(SlotState::in_service))
+        .filter(|slot| slot.counts().is_ok_and(|counts| counts))
         .collect();
     Ok(Json(TopologyView {
         node_id: id,
@@ -137,14 +147,7 @@ async fn list(State(fleet): State<Fleet>, Search(query): Search<SlotQuery>) -> A
     let rows = store::list(fleet.app.db.read(), &filter, &page).await?;
     let place = |row: &SlotRow| (row.created_at.into(), row.id);
     let list = page.answer(rows, "slots", &fleet.app.cursors, place, |row| row);
-    let nodes: Vec<Uuid> = list.items.iter().map(|row| row.node_id).collect();
-    let held = held::of_nodes(fleet.app.db.read(), &nodes).await?;
-    let held: HashMap<_, _> = held.into_iter().map(|row| (row.node_id, row)).collect();
-    let items = list.items.into_iter().map(|row| {
-        let held = held.get(&row.node_id);
-        view::view(row, held)
-    });
-    let items = items.collect::<Answer<_>>()?;
+    let items = viewed(&fleet, list.items).await?;
     Ok(Json(Page { items, next: list.next }))
 }
 
@@ -156,8 +159,24 @@ async fn shown(fleet: &Fleet, id: SlotId) -> Answer<Json<SlotView>> {
     let row = store::get(fleet.app.db.bookkeeping(), id)
         .await?
         .ok_or(Code::NotFound)?;
-    let held = held::of_nodes(fleet.app.db.bookkeeping(), &[row.node_id]).await?.pop();
-    view::view(row, held.as_ref()).map(Json)
+    let one = viewed(fleet, vec![row]).await?.pop();
+    one.map(Json).ok_or_else(|| Code::NotFound.into())
+}
+
+/// With what their nodes hold, and what their guests say.
+async fn viewed(fleet: &Fleet, rows: Vec<SlotRow>) -> Answer<Vec<SlotView>> {
+    let pool = fleet.app.db.bookkeeping();
+    let nodes: Vec<Uuid> = rows.iter().map(|row| row.node_id).collect();
+    let allocations: Vec<Uuid> = rows.iter().filter_map(|row| row.allocation_id).collect();
+    let held = held::of_nodes(pool, &nodes).await?;
+    let held: HashMap<_, _> = held.into_iter().map(|row| (row.node_id, row)).collect();
+    let guests = telemetry::of_allocations(pool, &allocations).await?;
+    let guests: HashMap<_, _> = guests.into_iter().map(|row| (Some(row.allocation_id), row)).collect();
+    let views = rows.into_iter().map(|row| {
+        let (held, guest) = (held.get(&row.node_id), guests.get(&row.allocation_id));
+        view::view(row, held, guest)
+    });
+    views.collect()
 }
 
 /// A verb on a slot, under its node's lock.
@@ -218,6 +237,34 @@ async fn post_quarantine(
     act(&fleet, id, &actor, "slot.quarantine", async |change, slot| {
         change.detail(serde_json::json!({ "reason": why }));
         approve::quarantine(change, slot, why).await
+    })
+    .await
+}
+
+async fn post_unreserve(
+    State(fleet): State<Fleet>,
+    Params(SlotPath { id }): Params<SlotPath>,
+    actor: Actor,
+    Body(body): Body<NodeReason>,
+) -> Answer<Json<SlotView>> {
+    let why = reason(&body)?;
+    act(&fleet, id, &actor, "slot.give_back", async |change, slot| {
+        change.detail(serde_json::json!({ "reason": why }));
+        way_out::give_back(change, slot).await
+    })
+    .await
+}
+
+async fn post_disk_gone(
+    State(fleet): State<Fleet>,
+    Params(SlotPath { id }): Params<SlotPath>,
+    actor: Actor,
+    Body(body): Body<NodeReason>,
+) -> Answer<Json<SlotView>> {
+    let why = reason(&body)?;
+    act(&fleet, id, &actor, "slot.disk_gone", async |change, slot| {
+        change.detail(serde_json::json!({ "reason": why }));
+        way_out::disk_gone(change, slot, why).await
     })
     .await
 }

@@ -2,9 +2,10 @@
 
 use base::http::{Answer, ApiError, Page};
 use model::id::{NodeId, SlotId};
-use model::state::SlotState;
+use model::state::{SlotState, TaskState};
 use model::task::slot::Slot;
 use model::task::topology_discover::{Blocker, GpuDevice, Output};
+use model::time::Timestamp;
 use serde::de::DeserializeOwned;
 use sqlx::{PgConnection, PgExecutor, PgPool};
 use time::OffsetDateTime;
@@ -44,6 +45,8 @@ pub struct SlotRow {
     pub lease_id: Option<Uuid>,
     pub dirty_op: Option<Uuid>,
     pub quarantine_no: Option<i64>,
+    /// Its disk is gone for good, and so is the slot; its other devices may be another's.
+    pub disk_gone_at: Option<OffsetDateTime>,
     pub created_at: OffsetDateTime,
     pub version: i64,
     /// Of the open lease.
@@ -52,6 +55,11 @@ pub struct SlotRow {
     pub quarantine_reason: Option<String>,
     pub quarantine_since: Option<OffsetDateTime>,
     pub wiped_at: Option<OffsetDateTime>,
+    /// The latest task about it, while it is on its way in or out.
+    pub last_task: Option<Uuid>,
+    pub last_task_state: Option<String>,
+    pub last_task_code: Option<String>,
+    pub last_task_ended_at: Option<OffsetDateTime>,
 }
 
 /// What a column holds, as the type that wrote it.
@@ -70,6 +78,21 @@ impl SlotRow {
 
     pub fn state(&self) -> Answer<SlotState> {
         self.state.parse().map_err(ApiError::internal)
+    }
+
+    /// Does anybody rent it, or could they? Then its devices are nobody else's.
+    pub fn counts(&self) -> Answer<bool> {
+        Ok(self.state()?.in_service() && self.disk_gone_at.is_none())
+    }
+
+    /// On its way in or out, and no node has a task about it or will be given one.
+    pub fn is_untended(&self) -> Answer<bool> {
+        let moving = matches!(self.state()?, SlotState::Reserved | SlotState::Releasing);
+        let open = self
+            .last_task_state
+            .as_deref()
+            .and_then(|state| state.parse::<TaskState>().ok());
+        Ok(moving && open.is_none_or(TaskState::is_end))
     }
 
     /// None where another release wrote another shape.
@@ -118,9 +141,14 @@ macro_rules! select_slot {
         concat!(
             "select s.*, n.name as node_name, n.simulated, l.allocation_id, q.code as quarantine_code,
                     q.reason as quarantine_reason, q.since as quarantine_since,
-                    (select max(created_at) from slot_proof p where p.slot_id = s.id and p.kind = 'wipe' and p.clean) as wiped_at
+                    (select max(created_at) from slot_proof p where p.slot_id = s.id and p.kind = 'wipe' and p.clean) as wiped_at,
+                    w.last_task, w.last_task_state, w.last_task_code, w.last_task_ended_at
              from slot s join node n on n.id = s.node_id left join lease l on l.id = s.lease_id
-             left join slot_quarantine q on q.no = s.quarantine_no ",
+             left join slot_quarantine q on q.no = s.quarantine_no
+             left join lateral (
+                 select t.id as last_task, t.state as last_task_state, t.code as last_task_code, t.ended_at as last_task_ended_at
+                 from task t where s.state in ('reserved', 'releasing') and t.node_id = s.node_id and s.id = any(t.slots)
+                 order by t.seq desc limit 1) w on true ",
             $rest
         )
     };
@@ -171,6 +199,19 @@ pub async fn list(pool: &PgPool, filter: &Filter, page: &Page) -> sqlx::Result<V
     .bind(at)
     .bind(id)
     .bind(page.fetch())
+    .fetch_all(pool)
+    .await
+}
+
+/// On their way since before then, with no task that is still open; with when that began.
+pub async fn untended(pool: &PgPool, before: Timestamp) -> sqlx::Result<Vec<(Uuid, OffsetDateTime)>> {
+    sqlx::query_as(
+        "select s.id, s.state_since from slot s where s.state in ('reserved', 'releasing') and s.state_since < $1
+           and not exists (select from task t where t.node_id = s.node_id and s.id = any(t.slots)
+                             and t.state in ('queued', 'dispatched', 'started', 'unknown'))
+         order by s.id limit 500",
+    )
+    .bind(OffsetDateTime::from(before))
     .fetch_all(pool)
     .await
 }

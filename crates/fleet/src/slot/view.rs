@@ -2,18 +2,21 @@
 
 use base::http::{Answer, ApiError};
 use model::api::{SlotFault, SlotProofView, SlotQuarantine, SlotView, Waiting};
+use model::id::TaskId;
 use model::signal::Code;
 use model::state::SlotState;
 
 use super::store::{ProofRow, SlotRow};
 use crate::held::{self, HeldRow};
+use crate::telemetry::{self, TelemetryRow};
 
-pub(super) fn view(row: SlotRow, held: Option<&HeldRow>) -> Answer<SlotView> {
+pub(super) fn view(row: SlotRow, held: Option<&HeldRow>, guest: Option<&TelemetryRow>) -> Answer<SlotView> {
     let state = row.state()?;
     let signed = row.as_signed()?;
     Ok(SlotView {
         waiting: waiting(&row, state).or_else(|| held::waiting(held?, &row.node_name, Some(row.id()))),
         held: held.and_then(|held| held::on_slot(held, row.id())),
+        telemetry: guest.and_then(telemetry::view),
         id: row.id(),
         node_id: row.node(),
         state,
@@ -93,15 +96,22 @@ fn waiting(row: &SlotRow, state: SlotState) -> Option<Waiting> {
                 verb.unwrap_or_else(|| format!("gpuaas slot show {id}")),
             )
         }
-        SlotState::Reserved => (
-            "its allocation has not begun to be made".to_owned(),
-            since,
-            format!("gpuaas task list --node {}", row.node_name),
+        SlotState::Reserved if row.is_untended().unwrap_or(true) => (
+            untended(row, "its allocation has not begun to be made"),
+            row.last_task_ended_at.unwrap_or(since),
+            format!("gpuaas slot unreserve {id} --reason untended"),
         ),
-        SlotState::Releasing => (
-            "its VM is taken away and its disk wiped".to_owned(),
-            since,
-            format!("gpuaas task list --node {}", row.node_name),
+        SlotState::Releasing if row.is_untended().unwrap_or(true) => (
+            untended(row, "its release has not been asked for"),
+            row.last_task_ended_at.unwrap_or(since),
+            format!("gpuaas slot quarantine {id} --reason untended"),
+        ),
+        SlotState::Reserved => ("its VM is being made".to_owned(), since, watch(row)),
+        SlotState::Releasing => ("its VM is taken away and its disk wiped".to_owned(), since, watch(row)),
+        SlotState::Quarantined if row.disk_gone_at.is_some() => (
+            "its disk is gone for good; a discovery proposes its other devices anew".to_owned(),
+            row.disk_gone_at.unwrap_or(since),
+            format!("gpuaas node discover {}", row.node_name),
         ),
         SlotState::Quarantined => (
             row.quarantine_reason.clone().unwrap_or_default(),
@@ -115,6 +125,23 @@ fn waiting(row: &SlotRow, state: SlotState) -> Option<Waiting> {
         since: since.into(),
         verb,
     })
+}
+
+fn untended(row: &SlotRow, never: &str) -> String {
+    match &row.last_task_state {
+        None => never.to_owned(),
+        Some(state) => {
+            let code = row.last_task_code.as_deref().unwrap_or("no code");
+            format!("the task about it is {state} ({code}), and there is no other")
+        }
+    }
+}
+
+fn watch(row: &SlotRow) -> String {
+    match row.last_task.map(TaskId::from) {
+        Some(task) => format!("gpuaas task show {task}"),
+        None => format!("gpuaas task list --node {}", row.node_name),
+    }
 }
 
 pub(super) fn proof_view(row: ProofRow) -> SlotProofView {

@@ -1,5 +1,7 @@
 //! The pretend side of [`Network`]. Every bridge exists unless it is listed as missing.
 
+use std::net::Ipv4Addr;
+
 use model::signal::Code;
 use model::value::Name;
 
@@ -9,6 +11,11 @@ use crate::{Error, Network, Plug, Port, Result};
 impl Network for Pretend {
     fn check_bridge(&self, bridge: &Name) -> Result<()> {
         self.call("check_bridge", |_, state| check(state, bridge))
+    }
+
+    /// There is no such link on the machine that we run on.
+    fn address(&self, _: &Name) -> Result<Option<Ipv4Addr>> {
+        Ok(None)
     }
 
     fn ensure_port(&self, port: &Port) -> Result<()> {

@@ -28,5 +28,5 @@ pub use machines::{Cell, Layout, Machines, Settings as MachineSettings, domain};
 pub use network::{Network, Settings as NetworkSettings, Surroundings, cookie, flows};
 pub use readiness::Ready;
 pub use settings::Settings;
-pub use slices::{MARKER, Slices};
+pub use slices::{GUEST_PROGRAM, MARKER, Slices};
 pub use users::Users;

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::held::{HeldPower, Holdings};
 use crate::id::{AllocationId, OpId, SlotId};
 use crate::signal::Code;
+use crate::telemetry::GuestNumbers;
 use crate::time::Timestamp;
 use crate::value::Name;
 
@@ -31,6 +32,13 @@ pub struct HeldDifference {
     pub since: Timestamp,
     /// What to type.
     pub verb: String,
+}
+
+/// What the guest says about itself. Whoever is root in it can say anything.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct GuestTelemetry {
+    pub at: Timestamp,
+    pub numbers: GuestNumbers,
 }
 
 /// What is on one slot.

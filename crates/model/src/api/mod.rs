@@ -10,7 +10,7 @@ mod trust;
 
 pub use access::{Scope, TokenCreate, TokenCreated, TokenView, WhoAmI};
 pub use audit::{AuditBreak, AuditRow, AuditVerdict};
-pub use held::{HeldDifference, NodeHeld, SlotHeld};
+pub use held::{GuestTelemetry, HeldDifference, NodeHeld, SlotHeld};
 pub use node::{
     CertificateView, Enrolment, NodeCondition, NodeCreate, NodeEnrol, NodeModeChange, NodeReason, NodeView,
 };

@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{SlotHeld, Waiting};
+use super::{GuestTelemetry, SlotHeld, Waiting};
 use crate::id::{AllocationId, NodeId, OpId, SlotId, TaskId};
 use crate::signal::Code;
 use crate::state::SlotState;
@@ -58,6 +58,9 @@ pub struct SlotView {
     /// What its node's executor says is on it.
     #[serde(default)]
     pub held: Option<SlotHeld>,
+    /// What the guest on it says about itself.
+    #[serde(default)]
+    pub telemetry: Option<GuestTelemetry>,
     /// When a clean wipe was last proved.
     pub wiped_at: Option<Timestamp>,
     pub created_at: Timestamp,

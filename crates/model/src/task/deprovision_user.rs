@@ -34,7 +34,7 @@ pub struct Params {
 pub struct Output {
     pub processes_killed: u32,
     pub absent: Absent,
-    /// One per GPU of the host; empty on a host without GPUs. None is made yet: on a host with GPUs the task refuses.
+    /// One per GPU of the host; empty on a host without GPUs.
     pub reset_proofs: Vec<ResetProof>,
 }
 

@@ -51,7 +51,16 @@ impl Devices {
         if sleeps {
             self.write(&control, "on")?;
         }
-        if let Some(words) = self.written(&format!("{PCI}/{pci}/reset"), "1")? {
+        // A driver that works with a device does not expect it to forget everything: it lets go first, and looks anew.
+        let driven = before.driver.as_deref().is_some_and(|driver| driver != VFIO_PCI);
+        if driven {
+            self.write(&format!("{PCI}/{pci}/driver/unbind"), &pci.to_string())?;
+        }
+        let refused = self.written(&format!("{PCI}/{pci}/reset"), "1")?;
+        if driven {
+            self.write("sys/bus/pci/drivers_probe", &pci.to_string())?;
+        }
+        if let Some(words) = refused {
             return Err(devices::reset_failed(pci, format!("the kernel refused: {words}")));
         }
         let after = self

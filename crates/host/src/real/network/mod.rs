@@ -171,6 +171,10 @@ impl crate::Network for Network {
         }
     }
 
+    fn address(&self, bridge: &Name) -> Result<Option<Ipv4Addr>> {
+        address_of(bridge)
+    }
+
     fn ensure_port(&self, port: &Port) -> Result<()> {
         let Port { plug, bridge, mac, ip } = port;
         self.check_bridge(bridge)?;

@@ -8,6 +8,7 @@ use model::task::vm_provision::DriverStrategy;
 use model::value::Name;
 use serde::{Deserialize, Serialize};
 
+use super::guest;
 use crate::Wish;
 
 const HEAD: &str = "#cloud-config\n";
@@ -99,11 +100,14 @@ pub(super) fn user_data(wish: &Wish, secrets: &Secrets<'_>) -> UserData {
             ("ed25519_private".to_owned(), secrets.host_private.to_owned()),
             ("ed25519_public".to_owned(), secrets.host_public.to_owned()),
         ]),
-        write_files: vec![WriteFile {
-            path: TOKEN_FILE.to_owned(),
-            permissions: "0600".to_owned(),
-            content: secrets.telemetry_token.to_owned(),
-        }],
+        write_files: std::iter::once(&(TOKEN_FILE, "0600", secrets.telemetry_token))
+            .chain(&guest::FILES)
+            .map(|(path, permissions, content)| WriteFile {
+                path: (*path).to_owned(),
+                permissions: (*permissions).to_owned(),
+                content: (*content).to_owned(),
+            })
+            .collect(),
         drivers: match wish.drivers {
             DriverStrategy::CloudInit => {
                 let license_accepted = true;
@@ -113,7 +117,11 @@ pub(super) fn user_data(wish: &Wish, secrets: &Secrets<'_>) -> UserData {
             DriverStrategy::Preinstalled | DriverStrategy::None => None,
         },
         // The last thing a first boot does; arrays, so that no shell takes them apart.
-        runcmd: vec![words(&["mkdir", "-p", "/var/lib/gpuaas"]), words(&["touch", MARKER])],
+        runcmd: vec![
+            words(&guest::START),
+            words(&["mkdir", "-p", "/var/lib/gpuaas"]),
+            words(&["touch", MARKER]),
+        ],
     }
 }
 

@@ -3,6 +3,7 @@
 //! phase that runs again changes nothing.
 
 mod first_boot;
+mod guest;
 mod iso;
 mod openssh;
 
@@ -14,6 +15,7 @@ use model::digest::Sha256;
 use model::id::AllocationId;
 use model::signal::Code;
 use model::task::vm_power::Power;
+use model::telemetry::Registered;
 use model::value::{MacAddress, Name};
 use rustix::rand::{GetRandomFlags, getrandom};
 use serde::{Deserialize, Serialize};
@@ -23,6 +25,7 @@ use crate::error::Doing;
 use crate::{Baseline, Error, Kept, Result, Slice, Wish};
 pub use first_boot::MARKER;
 use first_boot::{Secrets, meta_data, reads, user_data, write};
+pub use guest::PROGRAM as GUEST_PROGRAM;
 use openssh::KeyPair;
 
 const SLICES: &str = "var/lib/gpuaas/slices";
@@ -214,6 +217,24 @@ impl crate::Slices for Slices {
             }
             Some(_) | None => Ok(()),
         }
+    }
+
+    fn registered(&self) -> Result<Vec<Registered>> {
+        let Some(folder) = Folder::open(&self.root.join(TELEMETRY))? else {
+            return Ok(Vec::new());
+        };
+        let mut all = Vec::new();
+        for name in folder.names()? {
+            // A file that is just being written begins with a dot, which no name does.
+            let Ok(vm_name) = name.parse::<Name>() else { continue };
+            all.extend(self.registration(&vm_name)?.map(|found| Registered {
+                allocation_id: found.allocation,
+                vm_name,
+                address: found.ip,
+                token_sha256: found.token_sha256,
+            }));
+        }
+        Ok(all)
     }
 
     fn ensure_seed_files(&self, slice: &Slice, wish: &Wish) -> Result<()> {
