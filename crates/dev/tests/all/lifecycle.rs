@@ -259,7 +259,7 @@ async fn a_machine_with_gpus_lets_nobody_out_without_a_reset_proof() {
     // One of them cannot be reset any more.
     meddle(&running, |state| {
         let functions = state["hardware"]["functions"].as_object_mut().expect("functions");
-        let gpus = functions.values_mut().filter(|function| function["vendor"] == 0x10de);
+        let gpus = functions.values_mut().filter(|function| function["class"] == 0x03_0200);
         gpus.last().expect("a GPU")["reset_methods"] = json!([]);
     });
     let moved_out = tenant.moves_out(&town, node).await;

@@ -6,7 +6,7 @@ fn cells(task_type: TaskType) -> usize {
     match task_type {
         TaskType::HealthProbe => 42,
         TaskType::ProvisionUser => 240,
-        TaskType::DeprovisionUser => 87,
+        TaskType::DeprovisionUser => 218,
         TaskType::VmProvision => 3762,
         TaskType::VmRelease => 597,
         TaskType::VmPower => 98,

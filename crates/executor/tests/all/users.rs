@@ -1,11 +1,12 @@
 //! A tenant's account comes and goes, through the whole executor.
 
-use host::pretend::{Account, Leftover, Profile};
+use host::pretend::{Account, Fault, Leftover, Profile, State};
 use model::envelope::TaskPayload;
 use model::id::AllocationId;
 use model::outcome::{Outcome, ResultPayload};
 use model::signal::Code;
 use model::task::{Task, deprovision_user, provision_user};
+use model::value::Pci;
 
 use crate::place::Place;
 
