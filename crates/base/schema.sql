@@ -2,6 +2,7 @@ grant delete, insert, select on outbox to gpuaas_app
 grant delete, insert, select on renewal_token to gpuaas_app
 grant delete, insert, select on slot to gpuaas_app
 grant delete, insert, select on trust_rotation to gpuaas_app
+grant delete, insert, select, update on guest_telemetry to gpuaas_app
 grant delete, insert, select, update on node_session to gpuaas_app
 grant delete, insert, select, update on task to gpuaas_app
 grant insert (clean, created_at, disk_serial, disk_size_bytes, disk_wwn, kind, op_id, proof, slot_id, subject, task_id) on slot_proof to gpuaas_app
@@ -28,7 +29,7 @@ grant select on schema_migration to gpuaas_app
 grant select on slot_dirt to gpuaas_app
 grant select on slot_proof to gpuaas_app
 grant select on slot_quarantine to gpuaas_app
-grant update (approved_at, approved_by, baseline, blockers, dirty_op, fault, fault_detail, fault_since, gpu, lease_id, mac_address, memory_mib, numa_node, nvme_device, private_ip, quarantine_no, seen_at, slot_index, state, state_reason, state_since, vcpu_count, version, warnings) on slot to gpuaas_app
+grant update (approved_at, approved_by, baseline, blockers, dirty_op, disk_gone_at, fault, fault_detail, fault_since, gpu, lease_id, mac_address, memory_mib, numa_node, nvme_device, private_ip, quarantine_no, seen_at, slot_index, state, state_reason, state_since, vcpu_count, version, warnings) on slot to gpuaas_app
 grant update (end_reason, ended_at) on lease to gpuaas_app
 grant update (ended_at, ended_by) on slot_quarantine to gpuaas_app
 grant update (ended_at, ended_by, ended_kind, ended_op) on slot_dirt to gpuaas_app
@@ -147,6 +148,14 @@ table enrolment index CREATE INDEX enrolment_by_node ON public.enrolment USING b
 table enrolment index CREATE UNIQUE INDEX enrolment_pkey ON public.enrolment USING btree (id)
 table enrolment index CREATE UNIQUE INDEX enrolment_secret_sha256_key ON public.enrolment USING btree (secret_sha256)
 table enrolment owner gpuaas_owner
+table guest_telemetry column allocation_id uuid not null
+table guest_telemetry column at timestamp with time zone not null
+table guest_telemetry column node_id uuid not null
+table guest_telemetry column numbers jsonb not null
+table guest_telemetry constraint guest_telemetry_node_id_fkey FOREIGN KEY (node_id) REFERENCES node(id)
+table guest_telemetry constraint guest_telemetry_pkey PRIMARY KEY (allocation_id)
+table guest_telemetry index CREATE UNIQUE INDEX guest_telemetry_pkey ON public.guest_telemetry USING btree (allocation_id)
+table guest_telemetry owner gpuaas_owner
 table installation column created_at timestamp with time zone not null
 table installation column cursor_key bytea not null
 table installation column id uuid not null
@@ -315,6 +324,7 @@ table slot column baseline jsonb
 table slot column blockers jsonb not null default '[]'::jsonb
 table slot column created_at timestamp with time zone not null
 table slot column dirty_op uuid
+table slot column disk_gone_at timestamp with time zone
 table slot column fabric_device text
 table slot column fault text
 table slot column fault_detail text
@@ -343,6 +353,7 @@ table slot column version bigint not null default 1
 table slot column warnings jsonb not null default '[]'::jsonb
 table slot constraint slot_check CHECK (((state = ANY (ARRAY['candidate'::text, 'rejected'::text])) OR ((approved_at IS NOT NULL) AND (baseline IS NOT NULL))))
 table slot constraint slot_clean CHECK (((dirty_op IS NULL) OR (state = ANY (ARRAY['leased'::text, 'releasing'::text, 'quarantined'::text]))))
+table slot constraint slot_disk_gone CHECK (((disk_gone_at IS NULL) OR (state = 'quarantined'::text)))
 table slot constraint slot_held CHECK (((state = ANY (ARRAY['reserved'::text, 'leased'::text, 'releasing'::text])) = (lease_id IS NOT NULL)))
 table slot constraint slot_id_dirty_op_key UNIQUE (id, dirty_op)
 table slot constraint slot_id_lease_id_key UNIQUE (id, lease_id)
@@ -363,14 +374,14 @@ table slot index CREATE INDEX slot_by_node ON public.slot USING btree (node_id, 
 table slot index CREATE INDEX slot_by_time ON public.slot USING btree (created_at DESC, id DESC)
 table slot index CREATE INDEX slot_free ON public.slot USING btree (node_id) WHERE (state = 'free'::text)
 table slot index CREATE UNIQUE INDEX slot_disk_once ON public.slot USING btree (node_id, nvme_serial, nvme_wwn) WHERE (state <> ALL (ARRAY['candidate'::text, 'rejected'::text, 'retired'::text]))
-table slot index CREATE UNIQUE INDEX slot_fabric_once ON public.slot USING btree (node_id, fabric_device) WHERE ((state <> ALL (ARRAY['candidate'::text, 'rejected'::text, 'retired'::text])) AND (fabric_device IS NOT NULL))
-table slot index CREATE UNIQUE INDEX slot_gpu_once ON public.slot USING btree (node_id, pci_address) WHERE (state <> ALL (ARRAY['candidate'::text, 'rejected'::text, 'retired'::text]))
+table slot index CREATE UNIQUE INDEX slot_fabric_once ON public.slot USING btree (node_id, fabric_device) WHERE ((state <> ALL (ARRAY['candidate'::text, 'rejected'::text, 'retired'::text])) AND (fabric_device IS NOT NULL) AND (disk_gone_at IS NULL))
+table slot index CREATE UNIQUE INDEX slot_gpu_once ON public.slot USING btree (node_id, pci_address) WHERE ((state <> ALL (ARRAY['candidate'::text, 'rejected'::text, 'retired'::text])) AND (disk_gone_at IS NULL))
 table slot index CREATE UNIQUE INDEX slot_id_dirty_op_key ON public.slot USING btree (id, dirty_op)
 table slot index CREATE UNIQUE INDEX slot_id_lease_id_key ON public.slot USING btree (id, lease_id)
 table slot index CREATE UNIQUE INDEX slot_id_node_id_key ON public.slot USING btree (id, node_id)
 table slot index CREATE UNIQUE INDEX slot_id_nvme_serial_nvme_wwn_nvme_size_bytes_key ON public.slot USING btree (id, nvme_serial, nvme_wwn, nvme_size_bytes)
 table slot index CREATE UNIQUE INDEX slot_id_quarantine_no_key ON public.slot USING btree (id, quarantine_no)
-table slot index CREATE UNIQUE INDEX slot_index_once ON public.slot USING btree (node_id, slot_index) WHERE (state <> ALL (ARRAY['candidate'::text, 'rejected'::text, 'retired'::text]))
+table slot index CREATE UNIQUE INDEX slot_index_once ON public.slot USING btree (node_id, slot_index) WHERE ((state <> ALL (ARRAY['candidate'::text, 'rejected'::text, 'retired'::text])) AND (disk_gone_at IS NULL))
 table slot index CREATE UNIQUE INDEX slot_pkey ON public.slot USING btree (id)
 table slot owner gpuaas_owner
 table slot_dirt column ended_at timestamp with time zone
