@@ -259,8 +259,8 @@ async fn a_machine_with_gpus_lets_nobody_out_without_a_reset_proof() {
     // One of them cannot be reset any more.
     meddle(&running, |state| {
         let functions = state["hardware"]["functions"].as_object_mut().expect("functions");
-        let gpus = functions.values_mut().filter(|function| function["class"] == 0x03_0200);
-        gpus.last().expect("a GPU")["reset_methods"] = json!([]);
+        let gpu = functions.values_mut().find(|function| function["class"] == 0x03_0200);
+        gpu.expect("a GPU")["reset_methods"] = json!([]);
     });
     let moved_out = tenant.moves_out(&town, node).await;
     let failed = town.until_task(moved_out, TaskState::is_end).await;

@@ -171,9 +171,9 @@ fn a_host_with_gpus_is_not_given_up_without_a_reset_proof() {
         let allocation = AllocationId::new();
         agent.run(&place, &provision(&place, allocation));
         place.pretend.meddle(|state| {
-            let gpus = state.hardware.functions.values().filter(|function| function.is_gpu());
-            let last = gpus.last().expect("a GPU").pci;
-            spoil(state, last);
+            let gpu = state.hardware.functions.values().find(|function| function.is_gpu());
+            let pci = gpu.expect("a GPU").pci;
+            spoil(state, pci);
         });
         let before = place.pretend.snapshot();
         let result = agent.run(&place, &deprovision(&place, allocation));

@@ -1,10 +1,10 @@
 //! Numbers of guests from the guest's own program to the slot's page.
 
 use std::net::Ipv4Addr;
-use std::process::Command;
 use std::sync::Arc;
 
 use agent::telemetry::{Book, Limits, serve};
+use dev::children::{Program, spawn};
 use model::digest::Sha256;
 use model::id::AllocationId;
 use model::telemetry::{GuestNumbers, GuestSample, PATH, Registered, TelemetryRequest};
@@ -87,9 +87,18 @@ async fn the_guests_own_program_is_understood() {
         ..Limits::default()
     };
     let door = tokio::spawn(serve(listener, book.clone(), limits, stop.clone()));
-    let run = move || Command::new(python).arg(&program).arg(url).arg(&token).output();
-    let ran = tokio::task::spawn_blocking(run).await.expect("runs").expect("starts");
-    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    let log = dir.join("log");
+    let path = |path: &std::path::Path| path.display().to_string();
+    let asked = Program {
+        exe: python.into(),
+        args: vec![path(&program), url, path(&token)],
+        log: log.clone(),
+    };
+    let mut child = spawn(&asked).expect("starts");
+    let ran = tokio::task::spawn_blocking(move || child.wait());
+    let status = ran.await.expect("waited for").expect("ended");
+    let said = std::fs::read_to_string(&log).unwrap_or_default();
+    assert!(status.success(), "{said}");
     let kept = book.take();
     assert_eq!(kept.len(), 1);
     assert!(kept[0].numbers.memory_total_mib.is_some_and(|mib| mib > 0));
