@@ -115,12 +115,20 @@ async fn what_was_used_is_free_only_after_a_proof() {
 #[tokio::test]
 async fn two_slots_in_service_share_no_device() {
     let rows = Rows::new().await;
-    rows.refuses(&rows.new_slot(3, 1, "free"), "slot_index_once").await;
-    let gpu = rows.new_slot(3, 1, "free").replace(", 1, 'gpu-1'", ", 7, 'gpu-1'");
-    rows.refuses(&gpu, "slot_gpu_once").await;
-    let disk = rows.new_slot(3, 1, "free").replace(", 1, 'gpu-1'", ", 7, 'gpu-7'");
-    rows.refuses(&disk, "slot_disk_once").await;
-    let candidate = rows.new_slot(3, 1, "candidate");
+    // Each shares one thing with a slot in service, and nothing else.
+    let other = |state: &str, index: u32, gpu: &str, serial: &str| {
+        let text = rows
+            .new_slot(3, 1, state)
+            .replace(", 1, 'gpu-1'", &format!(", {index}, '{gpu}'"));
+        text.replace("'serial-1'", &format!("'{serial}'"))
+    };
+    rows.refuses(&other("free", 1, "gpu-7", "serial-7"), "slot_index_once")
+        .await;
+    rows.refuses(&other("free", 7, "gpu-1", "serial-7"), "slot_gpu_once")
+        .await;
+    rows.refuses(&other("free", 7, "gpu-7", "serial-1"), "slot_disk_once")
+        .await;
+    let candidate = other("candidate", 1, "gpu-7", "serial-7");
     rows.does(&candidate).await;
     rows.refuses(
         &format!("update slot set state = 'free' where id = {};", slot(3)),
