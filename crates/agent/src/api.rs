@@ -6,6 +6,8 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use http::{HeaderName, HeaderValue};
+use model::digest::Sha256;
+use model::dsse::Envelope;
 use model::id::{SessionId, TaskId};
 use model::node_api::{
     CertificateAnswer, CertificateRequest, HeartbeatAnswer, HeartbeatRequest, NodeProbe, PingAnswer, ResultAnswer,
@@ -85,6 +87,14 @@ pub struct Overrides {
 pub struct Meta {
     pub server_time: Option<Timestamp>,
     pub manifest_version: Option<u64>,
+    pub catalogue_version: Option<u64>,
+}
+
+/// The versions of the documents that the executor has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Known {
+    pub manifest: Option<u64>,
+    pub catalogue: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -154,21 +164,21 @@ impl Api {
         self.post("session", request).await
     }
 
-    /// None: nothing to do within the time it was held. `manifest` is what the executor has; a newer one ends the wait.
+    /// None: nothing to do within the time it was held. A document that is newer than what is known ends the wait.
     pub async fn wait(
         &self,
         timeout: Duration,
-        manifest: Option<u64>,
+        known: Known,
     ) -> Result<(Option<WaitAnswer>, Meta), CallError> {
         let (response, meta) = self
             .ask(|calls| {
-                let request = self.in_session(calls.get("tasks/wait")).timeout(timeout);
-                Ok(match manifest {
-                    Some(version) => {
-                        request.header(HeaderName::from_static(header::MANIFEST), HeaderValue::from(version))
+                let mut request = self.in_session(calls.get("tasks/wait")).timeout(timeout);
+                for (name, version) in [(header::MANIFEST, known.manifest), (header::CATALOGUE, known.catalogue)] {
+                    if let Some(version) = version {
+                        request = request.header(HeaderName::from_static(name), HeaderValue::from(version));
                     }
-                    None => request,
-                })
+                }
+                Ok(request)
             })
             .await?;
         let answer = if response.status == 204 {
@@ -189,6 +199,17 @@ impl Api {
 
     pub async fn trust(&self) -> Result<Bundle, CallError> {
         self.answer(|calls| Ok(calls.get("trust"))).await
+    }
+
+    pub async fn catalogue(&self) -> Result<Envelope, CallError> {
+        self.answer(|calls| Ok(calls.get("catalogue"))).await
+    }
+
+    /// A piece of an image, from this byte on.
+    pub async fn image(&self, sha256: &Sha256, offset: u64, within: Duration) -> Result<Vec<u8>, CallError> {
+        let route = format!("images/{sha256}?offset={offset}");
+        let (response, _) = self.ask(|calls| Ok(calls.get(&route).timeout(within))).await?;
+        Ok(response.body.to_vec())
     }
 
     pub async fn self_probe(&self, probe: &NodeProbe) -> Result<(), CallError> {
@@ -244,6 +265,7 @@ impl Api {
         let meta = Meta {
             server_time: response.server_time(),
             manifest_version: response.manifest_version(),
+            catalogue_version: response.catalogue_version(),
         };
         if let Some(server_time) = meta.server_time {
             self.offset_ms

@@ -74,6 +74,8 @@ struct AgentTable {
     executor_socket: Option<PathBuf>,
     api_url: Option<String>,
     api_resolve: Option<String>,
+    /// PEM; for hosts of images that no public authority vouches for.
+    image_ca_file: Option<PathBuf>,
 }
 
 impl Places {
@@ -85,6 +87,7 @@ impl Places {
             .or(table.executor_socket)
             .unwrap_or_else(|| EXECUTOR_SOCKET.into());
         let mut options = Options::new(state_dir, socket);
+        options.image_ca_file = table.image_ca_file;
         options.overrides = Overrides {
             api_url: self.api_url.or(table.api_url),
             api_resolve: self.api_resolve.or(table.api_resolve),

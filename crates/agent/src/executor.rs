@@ -6,19 +6,22 @@ mod link;
 
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use model::digest::Sha256;
 use model::dsse::Envelope;
 use model::id::TaskId;
 use model::node_api::{CertificateKind, OfferedTask};
 use model::signal::Code;
-use model::socket::{Enrolled, EnrolmentKeys, ExecutorState, FromAgent, FromExecutor};
+use model::socket::{Enrolled, EnrolmentKeys, ExecutorState, FromAgent, FromExecutor, WantedImage};
 use model::telemetry::Registered;
 use model::time::Timestamp;
 use model::trust::Bundle;
+use model::value::Name;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use wire::stop::Stop;
 
@@ -50,6 +53,22 @@ pub enum Verdict {
     NotTaken(Code),
 }
 
+/// What it needs a network for.
+#[derive(Clone, Debug)]
+pub(crate) enum Errand {
+    Image(WantedImage),
+    /// Nobody waits for it any more.
+    Settled(Sha256),
+    Guest {
+        want: u64,
+        vm: Name,
+        address: Ipv4Addr,
+    },
+}
+
+/// A message, perhaps with an open file or socket.
+type Outgoing = (FromAgent, Option<OwnedFd>);
+
 #[derive(Clone, Debug)]
 pub struct Executor {
     shared: Arc<Shared>,
@@ -63,13 +82,16 @@ struct Shared {
     inner: Mutex<Inner>,
     state: watch::Sender<Option<Arc<ExecutorState>>>,
     results: mpsc::Sender<Done>,
+    errands: mpsc::Sender<Errand>,
+    /// Until somebody runs them.
+    asked: Mutex<Option<mpsc::Receiver<Errand>>>,
     /// A task moved: whoever reports to the control plane should.
     moved: Notify,
 }
 
 #[derive(Debug, Default)]
 struct Inner {
-    outgoing: Option<mpsc::UnboundedSender<FromAgent>>,
+    outgoing: Option<mpsc::UnboundedSender<Outgoing>>,
     questions: HashMap<u64, oneshot::Sender<FromExecutor>>,
     offers: HashMap<TaskId, oneshot::Sender<Verdict>>,
 }
@@ -78,6 +100,7 @@ impl Executor {
     /// The handle, and where results arrive. Nothing happens until `run`.
     pub fn new(path: PathBuf, pace: &Pace) -> (Self, mpsc::Receiver<Done>) {
         let (results, arrivals) = mpsc::channel(64);
+        let (errands, asked) = mpsc::channel(256);
         let shared = Shared {
             path,
             answer_within: pace.executor_answer,
@@ -85,6 +108,8 @@ impl Executor {
             inner: Mutex::default(),
             state: watch::Sender::new(None),
             results,
+            errands,
+            asked: Mutex::new(Some(asked)),
             moved: Notify::new(),
         };
         (
@@ -252,9 +277,41 @@ impl Executor {
     }
 
     pub fn tell(&self, message: FromAgent) -> Result<(), ExecutorError> {
+        self.send((message, None))
+    }
+
+    /// A message that comes with an open file or socket.
+    pub(crate) fn hand_over(&self, message: FromAgent, fd: OwnedFd) -> Result<(), ExecutorError> {
+        self.send((message, Some(fd)))
+    }
+
+    fn send(&self, outgoing: Outgoing) -> Result<(), ExecutorError> {
         let inner = self.inner();
-        let outgoing = inner.outgoing.as_ref().ok_or(ExecutorError::Unreachable)?;
-        outgoing.send(message).map_err(|_| ExecutorError::Unreachable)
+        let queue = inner.outgoing.as_ref().ok_or(ExecutorError::Unreachable)?;
+        queue.send(outgoing).map_err(|_| ExecutorError::Unreachable)
+    }
+
+    /// Where its errands arrive; once.
+    pub(crate) fn errands(&self) -> Option<mpsc::Receiver<Errand>> {
+        let mut asked = self.shared.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        asked.take()
+    }
+
+    /// The version of the image catalogue that it goes by afterwards.
+    pub async fn catalogue(&self, catalogue: Envelope) -> Result<u64, ExecutorError> {
+        let catalogue = Box::new(catalogue);
+        let ask = |request_id| FromAgent::Catalogue { request_id, catalogue };
+        match self.ask(ask).await? {
+            FromExecutor::Catalogued { catalogue_version, .. } => {
+                self.shared.state.send_modify(|state| {
+                    if let Some(state) = state {
+                        Arc::make_mut(state).catalogue_version = Some(catalogue_version);
+                    }
+                });
+                Ok(catalogue_version)
+            }
+            _ => Err(ExecutorError::Confused),
+        }
     }
 
     async fn ask_ok(&self, message: impl FnOnce(u64) -> FromAgent) -> Result<(), ExecutorError> {

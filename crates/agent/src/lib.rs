@@ -7,6 +7,7 @@ mod beat;
 pub mod clock;
 mod disk;
 mod enrol;
+mod errands;
 pub mod executor;
 pub mod identity;
 mod node;

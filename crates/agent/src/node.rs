@@ -24,6 +24,7 @@ pub(crate) struct Node {
     pub(crate) clock: Clock,
     pub(crate) pace: Pace,
     pub(crate) started_at: Timestamp,
+    pub(crate) image_ca_file: Option<PathBuf>,
     pub(crate) state_dir: PathBuf,
     /// A dial failed: look at our own hops soon.
     pub(crate) probe_wanted: Notify,
@@ -48,6 +49,7 @@ impl Node {
         clock: Clock,
         pace: Pace,
         started_at: Timestamp,
+        image_ca_file: Option<PathBuf>,
     ) -> Self {
         let state_dir = slots.dir().to_owned();
         Self {
@@ -57,6 +59,7 @@ impl Node {
             clock,
             pace,
             started_at,
+            image_ca_file,
             state_dir,
             probe_wanted: Notify::new(),
             renewal_wanted: Notify::new(),

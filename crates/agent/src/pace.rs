@@ -38,6 +38,8 @@ pub struct Pace {
     pub renewal_spacing: Duration,
     /// Least time between two self-probes that failures ask for.
     pub probe_spacing: Duration,
+    /// An image of which nothing more has come for this long is given up.
+    pub fetch_patience: Duration,
 }
 
 impl Default for Pace {
@@ -58,6 +60,7 @@ impl Default for Pace {
             recheck: s(30),
             renewal_spacing: s(5),
             probe_spacing: s(10),
+            fetch_patience: s(300),
         }
     }
 }

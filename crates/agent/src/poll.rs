@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use wire::retry::jittered;
 use wire::stop::Stop;
 
-use crate::api::{CallError, Meta};
+use crate::api::{CallError, Known, Meta};
 use crate::executor::{ExecutorError, Verdict};
 use crate::node::Node;
 use crate::pace::{Next, Pauses, next};
@@ -32,6 +32,7 @@ pub(crate) async fn run(node: &Node, stop: &Stop) -> Ended {
         node,
         opened: None,
         refused_manifest: None,
+        refused_catalogue: None,
         pauses: Pauses::new(&node.pace),
     };
     loop {
@@ -55,6 +56,7 @@ struct Poll<'a> {
     opened: Option<SessionRequest>,
     /// A manifest that the executor would not have; it is not fetched again.
     refused_manifest: Option<u64>,
+    refused_catalogue: Option<u64>,
     pauses: Pauses,
 }
 
@@ -71,8 +73,8 @@ impl Poll<'_> {
         if state.trouble.is_some() {
             return Err(self.troubled().await);
         }
-        let (asked, before) = (Instant::now(), self.manifest());
-        let (answer, meta) = match self.node.api.wait(self.node.pace.wait, self.manifest()).await {
+        let (asked, before) = (Instant::now(), self.known());
+        let (answer, meta) = match self.node.api.wait(self.node.pace.wait, before).await {
             Ok(answered) => answered,
             Err(error) => return Err(self.failed("wait", &error)),
         };
@@ -80,8 +82,8 @@ impl Poll<'_> {
         self.pauses.answered();
         self.catch_up(meta).await;
         let untaken = match answer {
-            // There was a newer manifest, which the executor has by now.
-            None if self.manifest() > before => false,
+            // There was a newer document, which the executor has by now.
+            None if self.known() != before => false,
             // Nothing, and at once: something between us does not hold requests.
             None if asked.elapsed() < HELD_LEAST => return Err(Pause::For(jittered(HELD_LEAST, 0.2))),
             None => false,
@@ -154,15 +156,49 @@ impl Poll<'_> {
     }
 
     /// What the executor has. Not said while it refuses a newer one: the wait would end at once, again and again.
-    fn manifest(&self) -> Option<u64> {
-        let known = self.node.executor.state()?.manifest_version;
-        self.refused_manifest
-            .is_none_or(|refused| refused <= known)
-            .then_some(known)
+    fn known(&self) -> Known {
+        let Some(state) = self.node.executor.state() else {
+            return Known::default();
+        };
+        let said = |known: u64, refused: Option<u64>| refused.is_none_or(|refused| refused <= known).then_some(known);
+        Known {
+            manifest: said(state.manifest_version, self.refused_manifest),
+            catalogue: state
+                .catalogue_version
+                .and_then(|known| said(known, self.refused_catalogue)),
+        }
     }
 
-    /// A newer manifest goes to the executor before the tasks that may be signed by its keys.
+    /// Newer documents go to the executor before the tasks that may need them.
     async fn catch_up(&mut self, meta: Meta) {
+        self.catch_up_manifest(meta).await;
+        self.catch_up_catalogue(meta).await;
+    }
+
+    /// An executor that says nothing of a catalogue is of a build that has none.
+    async fn catch_up_catalogue(&mut self, meta: Meta) {
+        let known = self.node.executor.state().and_then(|state| state.catalogue_version);
+        let (Some(offered), Some(known)) = (meta.catalogue_version, known) else {
+            return;
+        };
+        if offered <= known || self.refused_catalogue == Some(offered) {
+            return;
+        }
+        match self.node.api.catalogue().await {
+            Err(error) => tracing::warn!(catalogue = offered, reason = error.word(), "image catalogue not fetched"),
+            Ok(catalogue) => match self.node.executor.catalogue(catalogue).await {
+                Ok(version) => tracing::info!(catalogue = version, "image catalogue handed over"),
+                Err(error) => {
+                    tracing::error!(catalogue = offered, %error, "image catalogue not taken");
+                    if matches!(error, ExecutorError::Refused { .. }) {
+                        self.refused_catalogue = Some(offered);
+                    }
+                }
+            },
+        }
+    }
+
+    async fn catch_up_manifest(&mut self, meta: Meta) {
         let known = self.node.executor.state().map_or(0, |state| state.manifest_version);
         let Some(offered) = meta
             .manifest_version
@@ -173,7 +209,12 @@ impl Poll<'_> {
         match self.node.api.trust().await {
             Err(error) => tracing::warn!(manifest = offered, reason = error.word(), "trust not fetched"),
             Ok(bundle) => match self.node.executor.trust(bundle).await {
-                Ok(version) => tracing::info!(manifest = version, "trust handed over"),
+                Ok(version) => {
+                    tracing::info!(manifest = version, "trust handed over");
+                    // Another delegation may name another key for the catalogue: then it has none now.
+                    self.refused_catalogue = None;
+                    self.node.executor.hello().await.ok();
+                }
                 Err(error) => {
                     tracing::error!(manifest = offered, %error, "trust not taken");
                     if matches!(error, ExecutorError::Refused { .. }) {

@@ -21,7 +21,7 @@ use crate::executor::{Done, Executor};
 use crate::identity::{Identity, Slots};
 use crate::node::Node;
 use crate::pace::Pace;
-use crate::{VERSION, beat, outbox, poll, probe, renew, telemetry};
+use crate::{VERSION, beat, errands, outbox, poll, probe, renew, telemetry};
 
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -30,6 +30,8 @@ pub struct Options {
     pub overrides: Overrides,
     pub clock: Clock,
     pub pace: Pace,
+    /// Who vouches for other hosts of images than the control plane; the system's authorities unless told.
+    pub image_ca_file: Option<PathBuf>,
 }
 
 impl Options {
@@ -40,6 +42,7 @@ impl Options {
             overrides: Overrides::default(),
             clock: Clock::real(),
             pace: Pace::default(),
+            image_ca_file: None,
         }
     }
 }
@@ -73,6 +76,7 @@ pub async fn run(options: Options, stop: Stop) -> anyhow::Result<()> {
                     options.clock.clone(),
                     options.pace.clone(),
                     started_at,
+                    options.image_ca_file.clone(),
                 ));
                 (serve(&node, arrivals, &identity, &part).await?, Some(node))
             }
@@ -173,6 +177,12 @@ async fn serve(
         outbox::run(&node, arrivals, &stop).await;
         Ended::Stopped
     });
+    if let Some(asked) = node.executor.errands() {
+        spawn!(|node, stop| {
+            errands::run(&node, asked, &stop).await;
+            Ended::Stopped
+        });
+    }
     spawn!(|node, stop| {
         renew::run(&node, &stop).await;
         Ended::Stopped

@@ -13,6 +13,7 @@ mod env;
 mod explain;
 mod failure;
 mod ids;
+mod image;
 mod node;
 mod output;
 mod secret;
@@ -91,6 +92,9 @@ enum Noun {
     /// What nodes were asked to do
     #[command(subcommand)]
     Task(task::Verb),
+    /// What slices may be made of, signed by the operators' key
+    #[command(subcommand)]
+    Image(image::Verb),
     /// The keys that sign tasks: look, replace, revoke
     #[command(subcommand)]
     Trust(trust::Verb),
@@ -136,6 +140,7 @@ pub async fn run(args: impl IntoIterator<Item = impl Into<OsString>>, mut env: E
         Noun::Node(verb) => node::run(verb, &mut session).await,
         Noun::Slot(verb) => slot::run(verb, &mut session).await,
         Noun::Task(verb) => task::run(verb, &mut session).await,
+        Noun::Image(verb) => image::run(verb, &mut session).await,
         Noun::Trust(verb) => trust::run(verb, &mut session).await,
         Noun::Audit(verb) => audit::run(verb, &mut session).await,
         Noun::Token(verb) => token::run(verb, &mut session).await,

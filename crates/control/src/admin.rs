@@ -11,7 +11,7 @@ pub async fn trust_init(app: &App) -> anyhow::Result<String> {
     let keys = dir.display();
     Ok(if report.made {
         format!(
-            "installation   {}\nroot_sha256    {}\nkeys           {keys}\n\nMove {keys}/root.key off this machine now: it signs who may sign, and nothing here needs it day by day.\n",
+            "installation   {}\nroot_sha256    {}\nkeys           {keys}\n\nMove {keys}/root.key off this machine now: it signs who may sign, and nothing here needs it day by day.\nMove {keys}/catalogue.key to those who add images: `gpuaas image add --key FILE` signs with it, and no server needs it.\n",
             app.installation, report.root_sha256
         )
     } else {

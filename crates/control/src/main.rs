@@ -69,6 +69,11 @@ enum Trust {
         /// A new file; keep it off the servers
         file: std::path::PathBuf,
     },
+    /// Make the operators' key for the image catalogue in a file of its own and print its public half
+    CatalogueKey {
+        /// A new file; keep it with those who add images, and off the servers
+        file: std::path::PathBuf,
+    },
     /// Where the root keys are: sign the next delegation and print it. Needs no server, no database and no network
     Delegate(Box<offline::Delegate>),
 }
@@ -119,7 +124,7 @@ async fn dispatch(command: Command) -> anyhow::Result<()> {
         }
         Command::Trust(Trust::Init { flags }) => one_shot(flags, async |app| admin::trust_init(app).await).await,
         Command::Trust(Trust::ManifestKey { flags }) => offline::manifest_key(&flags.resolve()?),
-        Command::Trust(Trust::RootKey { file }) => offline::new_root_key(&file),
+        Command::Trust(Trust::RootKey { file } | Trust::CatalogueKey { file }) => offline::new_key(&file),
         Command::Trust(Trust::Delegate(delegate)) => delegate.run(),
         Command::Admin(Admin::Bootstrap { name, flags }) => {
             one_shot(flags, async |app| admin::bootstrap(app, &name).await).await

@@ -22,7 +22,7 @@ pub struct Delegate {
     #[arg(long, value_name = "FILE", required_unless_present = "countersign")]
     current: Option<PathBuf>,
     /// Add signatures to this one, which somebody else has begun, and change nothing
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["current", "roots", "threshold", "manifest_key", "days"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["current", "roots", "threshold", "manifest_key", "catalogue_key", "days"])]
     countersign: Option<PathBuf>,
     /// A root key that signs; repeat it for several
     #[arg(long = "root-key", value_name = "FILE", required = true)]
@@ -36,6 +36,9 @@ pub struct Delegate {
     /// The manifest key from now on, as `gpuaasd trust manifest-key` printed it
     #[arg(long, value_name = "PUBLIC")]
     manifest_key: Option<PublicKey>,
+    /// The operators' key for the image catalogue from now on, as `gpuaasd trust catalogue-key` printed it
+    #[arg(long, value_name = "PUBLIC")]
+    catalogue_key: Option<PublicKey>,
     /// For how long it counts
     #[arg(long, default_value_t = 365, value_parser = clap::value_parser!(i64).range(1..=3650))]
     days: i64,
@@ -53,6 +56,7 @@ impl Delegate {
                     roots: (!self.roots.is_empty()).then_some(self.roots),
                     threshold: self.threshold,
                     manifest_key: self.manifest_key,
+                    catalogue_key: self.catalogue_key,
                     days: self.days,
                 };
                 trust::sign_delegation(&document(current)?, wish, &keys, Clock::real().now())
@@ -71,9 +75,9 @@ pub fn manifest_key(config: &Config) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// `gpuaasd trust root-key FILE`.
-pub fn new_root_key(path: &Path) -> anyhow::Result<()> {
-    println!("{}", trust::make_root_key(path)?);
+/// `gpuaasd trust root-key FILE` and `gpuaasd trust catalogue-key FILE`.
+pub fn new_key(path: &Path) -> anyhow::Result<()> {
+    println!("{}", trust::make_key_file(path)?);
     Ok(())
 }
 

@@ -66,6 +66,7 @@ impl Daemon {
             ("database_owner_url", owner_url),
             ("database_url", app_url),
             ("keys_dir", keys_dir.display().to_string()),
+            ("images_dir", dir.join("images").display().to_string()),
             ("state_dir", dir.display().to_string()),
             ("node_url", format!("https://{node}")),
             ("enrol_url", format!("https://{enrol}")),

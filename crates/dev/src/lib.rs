@@ -14,6 +14,7 @@ pub mod fuzz;
 pub mod half;
 pub mod history;
 pub mod key_rotations;
+pub mod images;
 pub mod killer;
 pub mod parts;
 pub mod platform;

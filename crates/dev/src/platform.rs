@@ -155,6 +155,7 @@ fn config(ground: &Ground, node_url: &str, enrol_url: &str) -> Config {
     config.database_owner_url = Some(DatabaseUrl::new(ground.owner_url.clone()));
     config.database_url = Some(DatabaseUrl::new(ground.app_url.clone()));
     config.keys_dir.clone_from(&ground.keys_dir);
+    config.images_dir = images_dir(&ground.keys_dir);
     node_url.clone_into(&mut config.node_url);
     enrol_url.clone_into(&mut config.enrol_url);
     config.dev = true;
@@ -196,6 +197,11 @@ async fn entrance(
     }
     let front = Front::start(bind(0).await?, backends, tracker, stop)?;
     Ok((front.address, Some(front)))
+}
+
+/// The files of images lie beside the keys.
+pub fn images_dir(keys_dir: &Path) -> PathBuf {
+    keys_dir.with_file_name("images")
 }
 
 /// The key directory under a state directory.

@@ -16,6 +16,7 @@ use model::state::{NodeMode, NodeState};
 use wire::stop::Stop;
 
 use crate::api::Api;
+use crate::images::Operators;
 use crate::platform::{Ground, Platform, keys_dir};
 use crate::simnode::{NodeDir, SimNode};
 use crate::state::{Running, StateDir};
@@ -55,6 +56,7 @@ pub async fn run(wish: Wish, stop: Stop) -> anyhow::Result<Ended> {
     let (managed, ground) = database(&wish, &state).await?;
     let mut platform = start_platform(&ground).await?;
     let api = Api::new(&platform.public_urls[0], &token(&platform.apps[0]).await?)?;
+    images(&ground, &platform, &api).await;
     let mut nodes = Vec::new();
     for (index, profile) in wish.nodes.iter().enumerate() {
         nodes.push(node(&wish, &state, &api, index, *profile, &stop).await?);
@@ -128,6 +130,19 @@ async fn start_platform(ground: &Ground) -> anyhow::Result<Platform> {
         since,
     );
     Ok(platform)
+}
+
+/// Something to make slices of. A state directory of an older build has no key for it, and works all the same.
+async fn images(ground: &Ground, platform: &Platform, api: &Api) {
+    let since = Instant::now();
+    let operators = Operators {
+        keys_dir: &ground.keys_dir,
+        now: platform.apps[0].clock.now(),
+    };
+    match operators.demo(api).await {
+        Ok(image) => done("images", &format!("{} listed (SIMULATED, nothing boots it)", image.name), since),
+        Err(error) => say(&format!("  ! images    none is listed: {error:#}")),
+    }
 }
 
 /// A token for the command line. Each start makes a new one; old ones end by themselves.

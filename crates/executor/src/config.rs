@@ -1,10 +1,11 @@
 //! What the program can be told: flags, each with its twin in the environment. Nothing else in it reads either.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::Context as _;
 use clap::{Args, Parser, Subcommand};
-use executor::{Clock, Limits, Options};
+use executor::{Clock, Errands, Limits, Options};
 use host::Host;
 use host::real::Settings;
 
@@ -85,8 +86,13 @@ impl Place {
         let mut settings = Settings::default();
         // Whoever runs us from elsewhere means this program, not an installed one.
         settings.helper = std::env::current_exe().unwrap_or(settings.helper);
+        let errands = Arc::<Errands>::default();
+        settings.dial = errands.clone();
         let host = Host::real_with(Path::new("/"), settings);
-        Options::new(self.state_dir, self.socket, self.config, host)
+        Options {
+            errands,
+            ..Options::new(self.state_dir, self.socket, self.config, host)
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use model::dsse::Envelope;
 use model::envelope::Refusal;
 use model::node_api::CertificateKind;
 use model::signal::Code;
@@ -32,6 +33,15 @@ pub(crate) fn advance(node: &Node, bundle: &Bundle) -> Result<u64, Refusal> {
         .values()
         .filter(revoked)
         .for_each(|task| task.interrupt(Code::KeyRevoked));
+    Ok(version)
+}
+
+/// The next image catalogue.
+pub(crate) fn list_images(node: &Node, catalogue: &Envelope) -> Result<u64, Refusal> {
+    let store = node.trust();
+    let trust = store.trust().ok_or(Code::NotEnrolled)?;
+    let version = node.catalogue().advance(catalogue, trust)?;
+    tracing::info!(version, "image catalogue");
     Ok(version)
 }
 

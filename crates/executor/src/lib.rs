@@ -2,12 +2,14 @@
 //! it, and answers over a Unix socket with a signed result. It holds no network code: it refuses to be asked in any
 //! other way, and to do anything that is not in [`model::task`].
 
+mod catalogue;
 mod clock;
 mod device;
 mod disk;
 mod durable;
 mod enroll;
 mod held;
+mod errands;
 mod identity;
 mod journal;
 mod keys;
@@ -31,11 +33,13 @@ mod upkeep;
 mod verify;
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use host::Host;
 
 pub use clock::Clock;
 pub use enroll::enroll;
+pub use errands::Errands;
 pub use policy::SlicePolicy;
 pub use stop::Stop;
 pub use tasks::{discover, proof};
@@ -54,6 +58,8 @@ pub struct Options {
     pub agent_group: Option<u32>,
     pub clock: Clock,
     pub limits: Limits,
+    /// How the agent is asked for what needs a network; a real host connects to guests by it.
+    pub errands: Arc<Errands>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -91,6 +97,7 @@ impl Options {
             agent_group: None,
             clock,
             limits,
+            errands: Arc::default(),
         }
     }
 }

@@ -17,6 +17,7 @@ use model::time::Timestamp;
 use rustix::fs::{FlockOperation, flock};
 
 use crate::held::Numbers;
+use crate::catalogue::CatalogueStore;
 use crate::journal::{Entry, Floor, Journal, JournalError};
 use crate::keys::Keys;
 use crate::machine::Machine;
@@ -33,8 +34,9 @@ pub(crate) struct Node {
     pub(crate) stop: Stop,
     pub(crate) keys: Keys,
     pub(crate) machine: Machine,
-    pub(crate) outlet: Outlet,
+    pub(crate) outlet: Arc<Outlet>,
     trust: Mutex<TrustStore>,
+    catalogue: Mutex<CatalogueStore>,
     /// Without a readable journal nothing runs, but the socket says so.
     journal: Result<Mutex<Journal>, JournalError>,
     running: Mutex<BTreeMap<TaskId, Arc<Running>>>,
@@ -73,9 +75,11 @@ impl Node {
         let dir = &options.state_dir;
         durable::ensure_private_dir(dir).with_context(|| format!("make {}", dir.display()))?;
         let lock = lock(&options)?;
+        options.errands.reopen();
         let keys = Keys::ensure(dir)?;
         let policy = Policy::read(&options.policy_path)?;
         let trust = TrustStore::open(dir, policy.root_sha256)?;
+        let catalogue = CatalogueStore::open(dir)?;
         let machine = Machine::look(&options);
         let journal = match Journal::open(dir, options.limits.journal_bytes) {
             Ok(journal) => Ok(Mutex::new(journal)),
@@ -89,8 +93,9 @@ impl Node {
             stop,
             keys,
             machine,
-            outlet: Outlet::default(),
+            outlet: Arc::clone(&options.errands.outlet),
             trust: Mutex::new(trust),
+            catalogue: Mutex::new(catalogue),
             journal,
             running: Mutex::default(),
             refusals: Mutex::default(),
@@ -127,6 +132,11 @@ impl Node {
 
     pub(crate) fn trust(&self) -> MutexGuard<'_, TrustStore> {
         open(&self.trust)
+    }
+
+    /// Taken after the trust that it is opened under, by whoever needs both.
+    pub(crate) fn catalogue(&self) -> MutexGuard<'_, CatalogueStore> {
+        open(&self.catalogue)
     }
 
     pub(crate) fn journal(&self) -> Result<MutexGuard<'_, Journal>, Code> {
@@ -213,6 +223,7 @@ impl Node {
 
     /// Waits for all threads; gives the reason why it ended if it was not asked to.
     pub(crate) fn finish(&self) -> anyhow::Result<()> {
+        self.options.errands.close();
         self.outlet.close();
         loop {
             let threads = std::mem::take(&mut *open(&self.threads));

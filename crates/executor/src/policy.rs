@@ -28,6 +28,10 @@ pub(crate) struct Policy {
     /// What guests may be plugged into.
     #[serde(default)]
     pub(crate) ovs_bridges: Vec<Name>,
+    /// Where else than from the control plane images may be fetched, as `name` or `name:port`. A name that leads into a
+    /// private network is followed only if the address is listed, too.
+    #[serde(default)]
+    pub(crate) image_hosts: Vec<String>,
     #[serde(rename = "agent")]
     _agent: Option<IgnoredAny>,
 }

@@ -19,9 +19,9 @@ use steps::{Fail, Record, Watch, Way};
 
 use crate::journal::{Done, Entry, Open, Started, Step};
 use crate::node::{Node, Running};
-use crate::policy::{Policy, SlicePolicy};
+use crate::policy::Policy;
 use crate::result::Ending;
-use crate::tasks::{self, Surroundings};
+use crate::tasks::{self, Sources, Surroundings};
 
 /// Gives every open task a thread, if it has none yet.
 pub(crate) fn start_claimed(node: &Arc<Node>) {
@@ -77,7 +77,7 @@ fn without_thread(node: &Node) -> Vec<(TaskId, Task, Open, Arc<Running>)> {
 
 struct Worker<'a> {
     node: &'a Node,
-    running: &'a Running,
+    running: &'a Arc<Running>,
     open: Open,
 }
 
@@ -155,13 +155,15 @@ impl Worker<'_> {
             task_id,
         };
         let payload = &self.open.payload;
+        let policy = self.policy();
         let around = Surroundings {
             op_id: payload.op_id,
             task_id,
             epoch: payload.node_epoch,
             clock: self.node.options.clock.clone(),
             node_id: self.open.payload.node_id,
-            slices: self.slices(),
+            slices: policy.clone().slices(),
+            sources: self.sources(policy, deadline),
             host: self.node.options.host.clone(),
             state_dir: self.node.options.state_dir.clone(),
             journal_used_pct: self.node.journal()?.used_pct(),
@@ -188,13 +190,23 @@ impl Worker<'_> {
     }
 
     /// As root has decided by now. What cannot be read says nothing, and whoever needs it says what is missing.
-    fn slices(&self) -> SlicePolicy {
-        match Policy::read(&self.node.options.policy_path) {
-            Ok(policy) => policy.slices(),
-            Err(error) => {
-                tracing::error!(error = format!("{error:#}"), "local policy cannot be read");
-                SlicePolicy::default()
-            }
+    fn policy(&self) -> Policy {
+        Policy::read(&self.node.options.policy_path).unwrap_or_else(|error| {
+            tracing::error!(error = format!("{error:#}"), "local policy cannot be read");
+            Policy::default()
+        })
+    }
+
+    fn sources(&self, policy: Policy, deadline: Instant) -> Sources {
+        let trust = self.node.trust();
+        let catalogue = trust.trust().and_then(|trust| self.node.catalogue().current(trust));
+        let running = Arc::clone(self.running);
+        Sources {
+            catalogue: catalogue.map(Arc::new),
+            hosts: policy.image_hosts,
+            errands: Arc::clone(&self.node.options.errands),
+            over: Arc::new(move || running.interrupted()),
+            deadline,
         }
     }
 

@@ -1,6 +1,8 @@
 //! What the agent can say, and what is done about it: one match. Requests are answered on the connection they came
 //! from or on the one that has replaced it; nothing here waits for a task.
 
+use std::fs::File;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use model::envelope::Refusal;
@@ -9,6 +11,7 @@ use model::node_api::{Disk, HeldTask};
 use model::signal::Code;
 use model::socket::{ExecutorState, FromAgent, FromExecutor};
 
+use crate::errands::Failed;
 use crate::journal::{Finished, Task as Known};
 use crate::node::Node;
 use crate::policy::Policy;
@@ -18,9 +21,12 @@ use crate::{disk, held, identity, offer};
 /// Results that may be under way at once; the rest follow as these are acknowledged.
 const RESULTS_AT_ONCE: usize = 256;
 
-pub(crate) fn answer(node: &Arc<Node>, message: FromAgent) {
+pub(crate) fn answer(node: &Arc<Node>, message: FromAgent, fd: Option<OwnedFd>) {
     let reply = match message {
-        FromAgent::Hello { request_id } => state(node, request_id),
+        FromAgent::Hello { request_id } => {
+            node.outlet.send(state(node, request_id));
+            return node.options.errands.say_again();
+        }
         FromAgent::Offer {
             task_id,
             fence,
@@ -49,6 +55,30 @@ pub(crate) fn answer(node: &Arc<Node>, message: FromAgent) {
                 manifest_version: version,
             }
         }),
+        FromAgent::Catalogue { request_id, catalogue } => {
+            reply(request_id, identity::list_images(node, &catalogue), |version| {
+                FromExecutor::Catalogued {
+                    request_id,
+                    catalogue_version: version,
+                }
+            })
+        }
+        FromAgent::Image { sha256 } => {
+            let came = fd.map(File::from).ok_or_else(|| nothing_came(Code::ImageUnavailable));
+            return node.options.errands.image_came(&sha256, came);
+        }
+        FromAgent::ImageFailed { sha256, code, detail } => {
+            let failed = Failed { code, detail };
+            return node.options.errands.image_came(&sha256, Err(failed));
+        }
+        FromAgent::Guest { want } => {
+            let came = fd.ok_or_else(|| nothing_came(Code::GuestNotReady));
+            return node.options.errands.guest_came(want, came);
+        }
+        FromAgent::GuestFailed { want, detail } => {
+            let code = Code::GuestNotReady;
+            return node.options.errands.guest_came(want, Err(Failed { code, detail }));
+        }
         FromAgent::EnrolKeys { request_id } => {
             reply(request_id, identity::enrolment_keys(node), |keys| FromExecutor::Keys {
                 request_id,
@@ -79,6 +109,11 @@ pub(crate) fn answer(node: &Arc<Node>, message: FromAgent) {
     node.outlet.send(reply);
 }
 
+fn nothing_came(code: Code) -> Failed {
+    let detail = "the agent says that it hands something over, and hands over nothing".to_owned();
+    Failed { code, detail }
+}
+
 fn reply<T>(request_id: u64, outcome: Result<T, Refusal>, good: impl FnOnce(T) -> FromExecutor) -> FromExecutor {
     match outcome {
         Ok(value) => good(value),
@@ -94,11 +129,13 @@ fn reply<T>(request_id: u64, outcome: Result<T, Refusal>, good: impl FnOnce(T) -
 }
 
 fn state(node: &Node, request_id: u64) -> FromExecutor {
-    let (identity, manifest_version) = {
-        let trust = node.trust();
+    let (identity, manifest_version, catalogue_version) = {
+        let store = node.trust();
+        let listed = store.trust().and_then(|trust| node.catalogue().current(trust));
         (
-            trust.identity(),
-            trust.trust().map_or(0, |trust| trust.manifest().version),
+            store.identity(),
+            store.trust().map_or(0, |trust| trust.manifest().version),
+            listed.map_or(0, |catalogue| catalogue.version),
         )
     };
     let (mut tasks, mut pending) = (Vec::new(), node.refusals().pending().count());
@@ -148,6 +185,7 @@ fn state(node: &Node, request_id: u64) -> FromExecutor {
         simulated: node.options.host.is_simulated(),
         task_types: model::task::announced(),
         manifest_version,
+        catalogue_version: Some(catalogue_version),
         tasks,
         results_pending: u32::try_from(pending).unwrap_or(u32::MAX),
         disk,

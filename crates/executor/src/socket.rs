@@ -1,8 +1,9 @@
 //! The Unix socket: who may connect, how long anybody is waited for, and what happens to nonsense. A frame that is not
 //! a message closes its connection and nothing else.
 
-use std::io::{self, Read, Write};
-use std::os::fd::AsFd;
+use std::io::{self, IoSliceMut, Read, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
@@ -11,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use model::socket::{self, FromAgent};
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 
 use crate::node::Node;
 use crate::outlet::Queue;
@@ -110,20 +112,21 @@ fn write_all(mut stream: UnixStream, queue: &Queue) -> io::Result<()> {
 }
 
 fn read_all(node: &Arc<Node>, mut stream: UnixStream) -> io::Result<()> {
-    while let Some(message) = read_one(&mut stream)? {
+    while let Some((message, fd)) = read_one(&mut stream)? {
         if node.stop.asked() {
             break;
         }
-        serve::answer(node, message);
+        serve::answer(node, message, fd);
     }
     Ok(())
 }
 
 /// None: the agent hung up between two messages, as it may.
-fn read_one(stream: &mut UnixStream) -> io::Result<Option<FromAgent>> {
+fn read_one(stream: &mut UnixStream) -> io::Result<Option<(FromAgent, Option<OwnedFd>)>> {
     let mut header = [0; 4];
     stream.set_read_timeout(None)?;
-    if stream.read(&mut header[..1])? == 0 {
+    let (read, fd) = first_byte(stream, &mut header[..1])?;
+    if read == 0 {
         return Ok(None);
     }
     let deadline = Instant::now() + FRAME_TIMEOUT;
@@ -131,7 +134,21 @@ fn read_one(stream: &mut UnixStream) -> io::Result<Option<FromAgent>> {
     let length = socket::body_length(header).map_err(io::Error::other)?;
     let mut body = vec![0; length];
     read_by(stream, &mut body, deadline)?;
-    socket::decode(&body).map(Some).map_err(io::Error::other)
+    let message = socket::decode(&body).map_err(io::Error::other)?;
+    Ok(Some((message, fd)))
+}
+
+/// A descriptor comes with the first byte of its message; one that comes elsewhere, or a second one, is closed unseen.
+fn first_byte(stream: &UnixStream, byte: &mut [u8]) -> io::Result<(usize, Option<OwnedFd>)> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let mut into = [IoSliceMut::new(byte)];
+    let read = rustix::io::retry_on_intr(|| recvmsg(stream, &mut into, &mut control, RecvFlags::CMSG_CLOEXEC))?;
+    let fds = control.drain().filter_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(fds) => Some(fds),
+        _ => None,
+    });
+    Ok((read.bytes, fds.flatten().next()))
 }
 
 fn read_by(stream: &mut UnixStream, buffer: &mut [u8], deadline: Instant) -> io::Result<()> {

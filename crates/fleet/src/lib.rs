@@ -14,6 +14,7 @@ pub mod enrol;
 pub mod heartbeat;
 pub mod held;
 pub mod identity;
+pub mod image;
 pub mod intent;
 pub mod metrics;
 pub mod node;
@@ -29,6 +30,7 @@ pub mod work;
 use certificate::Ca;
 use dispatch::Dispatch;
 use identity::IdentityTable;
+use image::Published;
 use presence::Presence;
 use trust::Keyring;
 use wire::connections::Connections;
@@ -50,6 +52,7 @@ pub struct Inner {
     pub terms: trust::Terms,
     pub(crate) passed_over: trust::PassedOver,
     keyring: RwLock<Arc<Keyring>>,
+    images: RwLock<Arc<Published>>,
 }
 
 /// Times that are minutes in production and moments in tests.
@@ -121,6 +124,7 @@ impl Fleet {
             anyhow::bail!("trust_missing: run `gpuaasd trust init` once before the first start");
         }
         let keyring = Keyring::load(&dir, app.installation)?;
+        let images = Published::load(&dir, keyring.delegation().catalogue_key, app.installation);
         let ca = Ca::load(&dir)?;
         let limits = Limits::from_config(&app.config);
         let fleet = Self(Arc::new(Inner {
@@ -134,9 +138,11 @@ impl Fleet {
             terms: trust::Terms::from_config(&app.config),
             passed_over: trust::PassedOver::default(),
             keyring: RwLock::new(Arc::new(keyring)),
+            images: RwLock::new(Arc::new(images)),
             app,
         }));
         trust::follow(&fleet).await?;
+        image::follow(&fleet).await?;
         fleet
             .identity
             .refresh(fleet.app.db.read(), fleet.app.clock.now())
@@ -157,6 +163,20 @@ impl Fleet {
         let mut current = self.keyring.write().unwrap_or_else(std::sync::PoisonError::into_inner);
         if keyring.manifest().version >= current.manifest().version {
             *current = Arc::new(keyring);
+        }
+    }
+
+    /// The image catalogue in force.
+    pub fn images(&self) -> Arc<Published> {
+        let images = self.images.read().unwrap_or_else(std::sync::PoisonError::into_inner);
+        images.clone()
+    }
+
+    /// Never back to an older one under the same key.
+    pub(crate) fn set_images(&self, next: Published) {
+        let mut current = self.images.write().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if next.version() >= current.version() || !next.same_key(&current) {
+            *current = Arc::new(next);
         }
     }
 

@@ -15,6 +15,7 @@ use base::tx::Actor;
 use http::header::{CONNECTION, CONTENT_TYPE};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use model::dsse::Envelope;
 use model::id::{NodeId, SessionId, TaskId};
 use model::node_api::{
     CertificateAnswer, CertificateRequest, EnrolAnswer, EnrolRequest, HeartbeatAnswer, HeartbeatRequest, NodeProbe,
@@ -32,6 +33,7 @@ use wire::tls::PeerCertificate;
 
 use crate::dispatch::Wait;
 use crate::identity::{Caller, NodeCaller};
+use crate::image::{ImagePath, PieceQuery, get_piece};
 use crate::metrics::IDENTITY_REFUSED;
 use crate::task::{Ask, Cover};
 use crate::{Fleet, certificate, enrol, heartbeat, held, node, session, task, telemetry};
@@ -79,6 +81,14 @@ pub fn node_routes() -> Routes<Fleet> {
         Route::get("/internal/v1/nodes/{id}/trust", NODE, get_trust)
             .summary("The delegation and the newest manifest")
             .answers::<Bundle>(),
+        Route::get("/internal/v1/nodes/{id}/catalogue", NODE, get_catalogue)
+            .summary("The newest image catalogue, as operators have signed it")
+            .answers::<Envelope>(),
+        Route::get("/internal/v1/nodes/{id}/images/{sha256}", NODE, get_image)
+            .summary("A piece of a listed image")
+            .searches::<PieceQuery>()
+            .answers_bytes()
+            .fails(&[Code::ImageNotListed, Code::ImageUnserved]),
         Route::post("/internal/v1/nodes/{id}/self-probe", NODE, post_self_probe)
             .summary("What the node sees of its own hops")
             .takes::<NodeProbe>()
@@ -155,7 +165,7 @@ async fn identify(State(fleet): State<Fleet>, mut request: Request, next: Next) 
                 let peer = match &caller {
                     Caller::Node(node) => {
                         tracing::Span::current().record("node_id", tracing::field::display(node.node_id));
-                        let manifest = manifest_of(request.headers());
+                        let manifest = version_of(request.headers(), header::MANIFEST);
                         fleet.presence.heard(node, fleet.app.clock.now(), manifest);
                         Peer {
                             role: Role::Node,
@@ -223,6 +233,10 @@ async fn stamp(State(fleet): State<Fleet>, request: Request, next: Next) -> Resp
             HeaderName::from_static(header::MANIFEST),
             fleet.manifest_version().to_string(),
         ),
+        (
+            HeaderName::from_static(header::CATALOGUE),
+            fleet.images().version().to_string(),
+        ),
     ];
     for (name, value) in values {
         if let Ok(value) = HeaderValue::from_str(&value) {
@@ -285,9 +299,10 @@ async fn get_wait(
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
     let session = session_of(&headers)?;
-    let manifest = fleet.manifest_version();
-    if manifest_of(&headers).is_some_and(|known| known < manifest) {
-        // It was between two waits when the manifest came; it must not hear of a revocation only after this one.
+    let (manifest, catalogue) = (fleet.manifest_version(), fleet.images().version());
+    let behind = |name, newest| version_of(&headers, name).is_some_and(|known| known < newest);
+    if behind(header::MANIFEST, manifest) || behind(header::CATALOGUE, catalogue) {
+        // It was between two waits when they came; it must not hear of a revocation only after this one.
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
     session::takes_tasks(&session::check(&fleet, &me, &actor, session).await?)?;
@@ -297,6 +312,7 @@ async fn get_wait(
         actor,
         session,
         manifest,
+        catalogue,
         wait,
     };
     Ok(later(async move { hold(fleet, held).await.into_response() }))
@@ -309,6 +325,7 @@ struct Held {
     session: SessionId,
     /// What was in force when it came.
     manifest: u64,
+    catalogue: u64,
     wait: Wait,
 }
 
@@ -320,6 +337,7 @@ async fn hold(fleet: Fleet, held: Held) -> Answer<Response> {
         actor,
         session,
         manifest,
+        catalogue,
         wait,
     } = held;
     let jitter_ms = rand::random_range(0..=fleet.limits.hold_ms / 4);
@@ -355,7 +373,7 @@ async fn hold(fleet: Fleet, held: Held) -> Answer<Response> {
         }
         // Revoked while it waited, or a new manifest: the connection is not asked again, so the table is.
         Box::pin(fleet.still_stands(&me)).await?;
-        if fleet.manifest_version() != manifest {
+        if fleet.manifest_version() != manifest || fleet.images().version() != catalogue {
             return Ok(StatusCode::NO_CONTENT.into_response());
         }
     }
@@ -368,9 +386,9 @@ async fn work_for(fleet: &Fleet, me: &NodeCaller, session: SessionId) -> Answer<
     Ok(something.then(|| Json(answer).into_response()))
 }
 
-/// The manifest that the node's executor has, if its agent says so.
-fn manifest_of(headers: &HeaderMap) -> Option<u64> {
-    let version: u64 = headers.get(header::MANIFEST)?.to_str().ok()?.parse().ok()?;
+/// The version of a document that the node's executor has, if its agent says so.
+fn version_of(headers: &HeaderMap, name: &'static str) -> Option<u64> {
+    let version: u64 = headers.get(name)?.to_str().ok()?.parse().ok()?;
     i64::try_from(version).is_ok().then_some(version)
 }
 
@@ -426,6 +444,21 @@ async fn post_result(
 
 async fn get_trust(State(fleet): State<Fleet>, Me(_): Me) -> Response {
     ([(CONTENT_TYPE, "application/json")], fleet.keyring().written.clone()).into_response()
+}
+
+async fn get_catalogue(State(fleet): State<Fleet>, Me(_): Me) -> Answer<Response> {
+    let images = fleet.images();
+    images.catalogue().ok_or(Code::NotFound)?;
+    Ok(([(CONTENT_TYPE, "application/json")], images.written.clone()).into_response())
+}
+
+async fn get_image(
+    state: State<Fleet>,
+    Me(_): Me,
+    Params(path): Params<ImagePath>,
+    Search(query): Search<PieceQuery>,
+) -> Answer<Response> {
+    get_piece(state, path, query).await
 }
 
 async fn post_self_probe(

@@ -20,7 +20,7 @@ use crate::node::state;
 use crate::node::store::{self as nodes, ProbeRule};
 use crate::slot::store as slots;
 use crate::task::{self, claim, enqueue_probe, retention, store as tasks};
-use crate::trust;
+use crate::{image, trust};
 
 /// How long a slot may be on its way before it is said that nobody tends to it.
 const UNTENDED_S: i64 = 300;
@@ -96,6 +96,9 @@ async fn trust_loop(fleet: Fleet) {
         let followed = trust::follow(&fleet).await;
         if let Err(error) = &followed {
             tracing::error!(error = %format!("{error:#}"), "the newest manifest was not looked for; the old one stays");
+        }
+        if let Err(error) = image::follow(&fleet).await {
+            tracing::error!(error = %format!("{error:#}"), "the newest image catalogue was not looked for; the old one stays");
         }
         if let Err(error) = task::reissue::queued(&fleet).await {
             tracing::warn!(code = %error.code, "tasks of a revoked key were not issued again yet");

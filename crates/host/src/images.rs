@@ -18,6 +18,8 @@ pub struct Image {
     pub format: ImageFormat,
     /// May a file of the host's own image directories be taken?
     pub trusted: bool,
+    /// Is it in the operators' catalogue? Then what is stored of it is good, and somebody can fetch it.
+    pub listed: bool,
 }
 
 /// Where an image came from.
@@ -28,7 +30,8 @@ pub enum Source {
 }
 
 pub trait Images: Send + Sync {
-    /// In the store, or copied into it from an image directory; `image_unavailable` if it is in neither.
+    /// In the store, or copied into it from an image directory; `image_unavailable` if it is in neither. What is stored
+    /// counts while it is listed, or while the file lies there from which it came.
     fn ensure_stored(&self, image: &Image) -> Result<Source>;
 
     /// Copies what somebody fetched. Refused unless it is exactly what was signed; then nothing stays.

@@ -6,6 +6,7 @@
 pub mod text;
 
 pub mod api;
+pub mod catalogue;
 pub mod digest;
 pub mod dsse;
 pub mod enrol;

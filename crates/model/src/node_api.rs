@@ -24,6 +24,7 @@ pub mod header {
     pub const SERVICE: &str = "gpuaas-service";
     pub const TIME: &str = "gpuaas-time";
     pub const MANIFEST: &str = "gpuaas-manifest";
+    pub const CATALOGUE: &str = "gpuaas-catalogue";
     pub const SESSION: &str = "gpuaas-session";
 }
 

@@ -5,6 +5,7 @@ use std::net::Ipv4Addr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::digest::Sha256;
 use crate::dsse::Envelope;
 use crate::id::{InstallationId, NodeId, TaskId};
 use crate::key::PublicKey;
@@ -14,6 +15,7 @@ use crate::task::TypeVersions;
 use crate::telemetry::Registered;
 use crate::time::Timestamp;
 use crate::trust::Bundle;
+use crate::value::Name;
 
 /// The largest frame. An envelope is at most half of it.
 pub const MAX_FRAME: usize = 512 * 1024;
@@ -44,6 +46,27 @@ pub enum FromAgent {
     Trust {
         request_id: u64,
         bundle: Box<Bundle>,
+    },
+    Catalogue {
+        request_id: u64,
+        catalogue: Box<Envelope>,
+    },
+    /// The image that was wanted; with the open file.
+    Image {
+        sha256: Sha256,
+    },
+    ImageFailed {
+        sha256: Sha256,
+        code: Code,
+        detail: String,
+    },
+    /// The connection to a guest that was wanted; with the socket.
+    Guest {
+        want: u64,
+    },
+    GuestFailed {
+        want: u64,
+        detail: String,
     },
     EnrolKeys {
         request_id: u64,
@@ -113,6 +136,24 @@ pub enum FromExecutor {
         request_id: u64,
         manifest_version: u64,
     },
+    Catalogued {
+        request_id: u64,
+        catalogue_version: u64,
+    },
+    /// A task waits for this image. Said again until it came or failed.
+    ImageWanted {
+        image: WantedImage,
+    },
+    /// Nobody waits for it any more: what was fetched of it can go.
+    ImageSettled {
+        sha256: Sha256,
+    },
+    /// A task wants to be connected to port 22 of this guest.
+    GuestWanted {
+        want: u64,
+        vm: Name,
+        address: Ipv4Addr,
+    },
     Keys {
         request_id: u64,
         keys: Box<EnrolmentKeys>,
@@ -153,12 +194,27 @@ pub struct ExecutorState {
     pub simulated: bool,
     pub task_types: Vec<TypeVersions>,
     pub manifest_version: u64,
+    /// None: this build knows of no catalogue.
+    #[serde(default)]
+    pub catalogue_version: Option<u64>,
     pub tasks: Vec<HeldTask>,
     pub results_pending: u32,
     pub disk: Option<Disk>,
     /// Why it takes no task at all, if so.
     #[serde(default)]
     pub trouble: Option<Code>,
+}
+
+/// As the signed catalogue lists it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WantedImage {
+    pub sha256: Sha256,
+    pub size_bytes: u64,
+    /// None: the control plane has it.
+    pub url: Option<String>,
+    /// Hosts that local policy lets it come from, besides the control plane.
+    pub hosts: Vec<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -82,6 +82,9 @@ pub struct Delegation {
     pub roots: Vec<PublicKey>,
     pub threshold: usize,
     pub manifest_key: PublicKey,
+    /// The operators' key, which signs the image catalogue. None: there is no catalogue.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub catalogue_key: Option<PublicKey>,
     pub expires_at: Timestamp,
 }
 

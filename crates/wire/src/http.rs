@@ -180,6 +180,11 @@ impl RequestBuilder<'_> {
 
     /// Any status is an answer, as long as it is ours.
     pub async fn send(self) -> Result<Response, Error> {
+        self.send_foreign().await?.ours()
+    }
+
+    /// Whoever answers.
+    pub async fn send_foreign(self) -> Result<Response, Error> {
         let url = format!("{}{}", self.client.base, self.path);
         let mut request = http::Request::new(Full::new(self.body));
         *request.method_mut() = self.method;
@@ -193,12 +198,11 @@ impl RequestBuilder<'_> {
                 .await
                 .map_err(Error::from_body)?
                 .to_bytes();
-            Response {
+            Ok(Response {
                 status: head.status,
                 headers: head.headers,
                 body,
-            }
-            .ours()
+            })
         };
         tokio::time::timeout(self.timeout, exchange)
             .await
@@ -270,5 +274,9 @@ impl Response {
 
     pub fn manifest_version(&self) -> Option<u64> {
         self.text(header::MANIFEST)?.parse().ok()
+    }
+
+    pub fn catalogue_version(&self) -> Option<u64> {
+        self.text(header::CATALOGUE)?.parse().ok()
     }
 }

@@ -1,15 +1,18 @@
 //! One connection to the executor, from connect to hang-up: frames in, frames out, each message to whom it concerns.
 
-use std::io;
+use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use model::socket::{self, FromAgent, FromExecutor};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::mpsc;
 
-use super::{Done, Shared, Verdict};
+use super::{Done, Errand, Outgoing, Shared, Verdict};
 
 /// The first question of every connection.
 const HELLO: u64 = 0;
@@ -19,7 +22,7 @@ pub(super) async fn connection(shared: &Arc<Shared>) -> io::Result<()> {
     let (mut incoming, out) = UnixStream::connect(&shared.path).await?.into_split();
     let (outgoing, queue) = mpsc::unbounded_channel();
     for first in [FromAgent::Hello { request_id: HELLO }, FromAgent::Results {}] {
-        outgoing.send(first).map_err(io::Error::other)?;
+        outgoing.send((first, None)).map_err(io::Error::other)?;
     }
     shared.inner().outgoing = Some(outgoing);
     let reading = async {
@@ -34,12 +37,28 @@ pub(super) async fn connection(shared: &Arc<Shared>) -> io::Result<()> {
     }
 }
 
-async fn write(mut out: OwnedWriteHalf, mut queue: mpsc::UnboundedReceiver<FromAgent>) -> io::Result<()> {
-    while let Some(message) = queue.recv().await {
+async fn write(mut out: OwnedWriteHalf, mut queue: mpsc::UnboundedReceiver<Outgoing>) -> io::Result<()> {
+    while let Some((message, fd)) = queue.recv().await {
         let frame = socket::encode(&message).map_err(io::Error::other)?;
-        out.write_all(&frame).await?;
+        let sent = match fd {
+            Some(fd) => with_descriptor(out.as_ref(), &frame, fd).await?,
+            None => 0,
+        };
+        out.write_all(&frame[sent..]).await?;
     }
     Ok(())
+}
+
+/// The descriptor goes with the first bytes; how many those were.
+async fn with_descriptor(out: &UnixStream, frame: &[u8], fd: OwnedFd) -> io::Result<usize> {
+    out.async_io(Interest::WRITABLE, || {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        let fds = [fd.as_fd()];
+        control.push(SendAncillaryMessage::ScmRights(&fds));
+        Ok(sendmsg(out, &[IoSlice::new(frame)], &mut control, SendFlags::empty())?)
+    })
+    .await
 }
 
 /// None: it hung up between two messages.
@@ -83,13 +102,24 @@ async fn receive(shared: &Shared, message: FromExecutor) {
             shared.state.send_replace(Some(Arc::new((**state).clone())));
             answer(shared, request_id, message);
         }
+        FromExecutor::ImageWanted { image } => errand(shared, Errand::Image(image)),
+        FromExecutor::ImageSettled { sha256 } => errand(shared, Errand::Settled(sha256)),
+        FromExecutor::GuestWanted { want, vm, address } => errand(shared, Errand::Guest { want, vm, address }),
         FromExecutor::Trusted { request_id, .. }
+        | FromExecutor::Catalogued { request_id, .. }
         | FromExecutor::Keys { request_id, .. }
         | FromExecutor::Token { request_id, .. }
         | FromExecutor::Held { request_id, .. }
         | FromExecutor::Guests { request_id, .. }
         | FromExecutor::Ok { request_id }
         | FromExecutor::Failed { request_id, .. } => answer(shared, request_id, message),
+    }
+}
+
+/// One that finds nobody, or too many before it, is asked for again.
+fn errand(shared: &Shared, errand: Errand) {
+    if shared.errands.try_send(errand).is_err() {
+        tracing::warn!("too many errands at once, or nobody to run them");
     }
 }
 

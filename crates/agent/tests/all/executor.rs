@@ -30,6 +30,8 @@ pub(crate) struct Executor {
 struct Memory {
     identity: Option<NodeIdentity>,
     manifest_version: u64,
+    catalogue_version: u64,
+    wants: Vec<FromExecutor>,
     results: Vec<(TaskId, u64)>,
 }
 
@@ -52,6 +54,11 @@ impl Executor {
             keys: Arc::new((KeyPair::generate().expect("key"), SigningKey::generate())),
             memory: Arc::default(),
         }
+    }
+
+    /// Said after every hello from now on.
+    pub(crate) fn wants(&self, want: FromExecutor) {
+        self.memory.lock().expect("memory").wants = vec![want];
     }
 
     pub(crate) fn start(&self) -> Running {
@@ -88,10 +95,10 @@ impl Executor {
         let mut memory = self.memory.lock().expect("memory");
         match message {
             FromAgent::Hello { request_id } => {
-                vec![FromExecutor::State {
-                    request_id,
-                    state: Box::new(self.state(&memory)),
-                }]
+                let state = Box::new(self.state(&memory));
+                let mut said = vec![FromExecutor::State { request_id, state }];
+                said.extend(memory.wants.iter().cloned());
+                said
             }
             FromAgent::Offer { task_id, fence, .. } => {
                 self.journal.note(format!("offer {task_id}"));
@@ -119,6 +126,30 @@ impl Executor {
                     request_id,
                     manifest_version: memory.manifest_version,
                 }]
+            }
+            FromAgent::Catalogue { request_id, .. } => {
+                memory.catalogue_version += 1;
+                self.journal.note(format!("catalogue {}", memory.catalogue_version));
+                vec![FromExecutor::Catalogued {
+                    request_id,
+                    catalogue_version: memory.catalogue_version,
+                }]
+            }
+            FromAgent::Image { sha256 } => {
+                self.journal.note(format!("image {sha256}"));
+                vec![]
+            }
+            FromAgent::ImageFailed { code, detail, .. } => {
+                self.journal.note(format!("image failed {code}: {detail}"));
+                vec![]
+            }
+            FromAgent::Guest { want } => {
+                self.journal.note(format!("guest {want}"));
+                vec![]
+            }
+            FromAgent::GuestFailed { want, .. } => {
+                self.journal.note(format!("guest failed {want}"));
+                vec![]
             }
             FromAgent::EnrolKeys { request_id } => {
                 let keys = EnrolmentKeys {
@@ -212,6 +243,7 @@ impl Executor {
             simulated: !self.real,
             task_types: model::task::announced(),
             manifest_version: memory.manifest_version,
+            catalogue_version: Some(memory.catalogue_version),
             tasks: memory.results.iter().map(held).collect(),
             results_pending: memory.results.len() as u32,
             trouble: None,

@@ -24,24 +24,25 @@ fn brisk() -> Pace {
         recheck: ms(50),
         renewal_spacing: ms(50),
         probe_spacing: ms(10),
+        fetch_patience: ms(300),
         ..Pace::default()
     }
 }
 
-struct Town {
-    control: Arc<Control>,
-    executor: Executor,
+pub(crate) struct Town {
+    pub(crate) control: Arc<Control>,
+    pub(crate) executor: Executor,
     _running: Running,
-    place: Place,
+    pub(crate) place: Place,
 }
 
-struct Agent {
+pub(crate) struct Agent {
     stop: Stop,
     running: JoinHandle<anyhow::Result<()>>,
 }
 
 impl Town {
-    async fn new() -> Self {
+    pub(crate) async fn new() -> Self {
         Self::with("gpuaas CA", false).await
     }
 
@@ -58,9 +59,10 @@ impl Town {
         }
     }
 
-    fn start(&self) -> Agent {
+    pub(crate) fn start(&self) -> Agent {
         let mut options = Options::new(self.place.path().join("agent"), self.executor.path.clone());
         options.pace = brisk();
+        options.image_ca_file = Some(self.place.path().join("ca.pem"));
         let stop = Stop::new();
         Agent {
             running: tokio::spawn(agent::run(options, stop.clone())),
@@ -68,7 +70,7 @@ impl Town {
         }
     }
 
-    fn hand_over(&self, token: &str) {
+    pub(crate) fn hand_over(&self, token: &str) {
         std::fs::create_dir_all(self.place.path().join("agent")).expect("state");
         std::fs::write(self.handoff(), token).expect("handoff");
     }
@@ -96,7 +98,7 @@ impl Town {
 }
 
 impl Agent {
-    async fn end(self) {
+    pub(crate) async fn end(self) {
         self.stop.trigger();
         self.running.await.expect("no panic").expect("a clean end");
     }

@@ -142,10 +142,8 @@ fn check(setting: &'static Setting, value: Value, origin: Origin) -> Result<Valu
 /// Defaults that follow from other settings.
 fn derive(settled: &mut Table, explained: &mut [Explained]) {
     let text = |table: &Table, name: &str| table.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
-    let keys = PathBuf::from(text(settled, "state_dir"))
-        .join("keys")
-        .display()
-        .to_string();
+    let state = PathBuf::from(text(settled, "state_dir"));
+    let below = |name: &str| state.join(name).display().to_string();
     let host = settled
         .get("node_names")
         .and_then(|list| list.as_array()?.first()?.as_str())
@@ -159,7 +157,8 @@ fn derive(settled: &mut Table, explained: &mut [Explained]) {
         format!("https://{host}:{port}")
     };
     let derived = [
-        ("keys_dir", keys),
+        ("keys_dir", below("keys")),
+        ("images_dir", below("images")),
         ("node_url", url("listen_node")),
         ("enrol_url", url("listen_enrol")),
     ];

@@ -116,6 +116,12 @@ impl<S: Clone + Send + Sync + 'static> Route<S> {
         self
     }
 
+    /// 200 with bytes that are no document.
+    pub fn answers_bytes(mut self) -> Self {
+        self.info.answers.push((StatusCode::OK, None));
+        self
+    }
+
     /// The request body.
     pub fn takes<T: JsonSchema>(mut self) -> Self {
         self.info.takes = Some(|generator| generator.subschema_for::<T>());

@@ -2,7 +2,7 @@
 //! not on an operator's screen.
 
 use model::api::{
-    AuditRow, AuditVerdict, BehindView, CertificateView, Enrolment, NodeView, PhaseView, SlotProofView, SlotView,
+    AuditRow, AuditVerdict, BehindView, CertificateView, Enrolment, ImageView, NodeView, PhaseView, SlotProofView, SlotView,
     TaskTypeView, TaskView, TokenView, TrustKeyView, TrustView, WhoAmI,
 };
 use model::task::health_probe;
@@ -11,7 +11,7 @@ use schemars::{JsonSchema, schema_for};
 use serde_json::Value;
 
 use super::column::View;
-use crate::{audit, auth, node, slot, task, thread, token, trust};
+use crate::{audit, auth, image, node, slot, task, thread, token, trust};
 
 /// The schemas that `schema` may be: behind a reference, or one of several.
 fn unfold<'a>(root: &'a Value, schema: &'a Value) -> Vec<&'a Value> {
@@ -69,6 +69,7 @@ fn every_column_names_a_place_that_exists() {
         missing::<PhaseView>(&thread::PHASES),
         missing::<TaskTypeView>(&task::TYPES),
         missing::<health_probe::Output>(&thread::FINDINGS),
+        missing::<ImageView>(&image::VIEW),
         missing::<TrustView>(&trust::DOCUMENTS),
         missing::<TrustKeyView>(&trust::KEYS),
         missing::<BehindView>(&trust::BEHIND),

@@ -14,6 +14,7 @@ fn tables() -> Routes<Fleet> {
         .merge(access::routes())
         .merge(fleet::node::routes::routes())
         .merge(fleet::slot::routes::routes())
+        .merge(fleet::image::routes::routes())
         .merge(fleet::task::routes::routes())
         .merge(fleet::trust::routes::routes())
         .merge(audit::routes())

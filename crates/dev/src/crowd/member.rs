@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use agent::Pace;
-use agent::api::{Api, CallError, Overrides};
+use agent::api::{Api, CallError, Known, Overrides};
 use agent::identity::Identity;
 use agent::pace::{Next, Pauses, next};
 use model::digest::Sha256;
@@ -97,7 +97,12 @@ impl Player {
             *open = true;
         }
         add(&self.tally.waiting);
-        let answered = self.api.wait(self.pace.wait, Some(*manifest)).await;
+        // Its executor is a double that goes by no catalogue.
+        let known = Known {
+            manifest: Some(*manifest),
+            catalogue: None,
+        };
+        let answered = self.api.wait(self.pace.wait, known).await;
         self.tally.waiting.fetch_sub(1, Ordering::Relaxed);
         let (answer, meta) = answered?;
         add(&self.tally.answered);

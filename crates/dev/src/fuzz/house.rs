@@ -155,6 +155,7 @@ impl House {
             roots: vec![root.public()],
             threshold: 1,
             manifest_key: manifest_key.public(),
+            catalogue_key: None,
             expires_at: now.plus_s(86_400),
         };
         let manifest = Manifest {

@@ -22,6 +22,7 @@ use crate::puppet::Puppet;
 mod devices;
 mod drains;
 mod held;
+mod images;
 mod landing;
 mod leases;
 mod renter;

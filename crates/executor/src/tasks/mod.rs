@@ -26,6 +26,7 @@ pub(crate) struct Surroundings {
     pub(crate) clock: Clock,
     pub(crate) node_id: NodeId,
     pub(crate) slices: SlicePolicy,
+    pub(crate) sources: Sources,
     pub(crate) host: Host,
     pub(crate) state_dir: PathBuf,
     pub(crate) journal_used_pct: u32,
@@ -97,6 +98,7 @@ macro_rules! handlers {
 model::for_each_task!(handlers);
 
 pub use topology_discover::discover;
+pub(crate) use vm_provision::Sources;
 
 fn walk_one<H: Handler, J: Journal>(
     params: &H::Params,

@@ -6,7 +6,7 @@ use host::pretend::{self, Pretend, Profile, State};
 use model::time::Timestamp;
 use steps::{Blow, Complaints, Proof, World};
 
-use super::{Handler, Surroundings};
+use super::{Handler, Sources, Surroundings};
 use crate::Clock;
 use crate::policy::SlicePolicy;
 
@@ -66,6 +66,7 @@ impl<H: Handler> World for Machine<H> {
             clock: Clock::fixed(Timestamp::from_millis(1_800_000_000_000)),
             node_id: uuid::Uuid::from_u128(0xb1).into(),
             slices: slices(),
+            sources: Sources::default(),
             host: self.pretend.host(),
             // Where nothing can be written: a proof leaves nothing behind.
             state_dir: PathBuf::from("/dev/null"),

@@ -22,6 +22,7 @@ pub(crate) struct House {
     pub(crate) clock: Clock,
     root: SigningKey,
     manifest_key: SigningKey,
+    catalogue_key: SigningKey,
     task_keys: Vec<(Purpose, SigningKey)>,
     device_ca: Issuer<'static, KeyPair>,
     issued: Cell<u64>,
@@ -37,6 +38,7 @@ impl House {
             clock: Clock::fixed(at),
             root: SigningKey::generate(),
             manifest_key: SigningKey::generate(),
+            catalogue_key: SigningKey::generate(),
             task_keys: Purpose::ALL.map(|purpose| (purpose, SigningKey::generate())).to_vec(),
             device_ca: Issuer::new(CertificateParams::default(), ca_key),
             issued: Cell::new(0),
@@ -50,6 +52,11 @@ impl House {
     pub(crate) fn key(&self, purpose: Purpose) -> &SigningKey {
         let found = self.task_keys.iter().find(|(other, _)| *other == purpose);
         &found.expect("one for each purpose").1
+    }
+
+    /// The operators'.
+    pub(crate) fn catalogue_key(&self) -> &SigningKey {
+        &self.catalogue_key
     }
 
     pub(crate) fn bundle(&self, version: u64) -> Bundle {
@@ -74,6 +81,7 @@ impl House {
             roots: vec![self.root.public()],
             threshold: 1,
             manifest_key: self.manifest_key.public(),
+            catalogue_key: Some(self.catalogue_key.public()),
             expires_at: to,
         };
         let key = |(purpose, key): &(Purpose, SigningKey)| ManifestKey {

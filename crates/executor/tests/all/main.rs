@@ -5,7 +5,7 @@ mod crash;
 mod enrolment;
 mod gate;
 mod house;
-
+mod images;
 mod keys;
 mod lab;
 mod place;

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use executor::{Limits, Options, Stop};
+use executor::{Errands, Limits, Options, Stop};
 use host::pretend::{Pretend, Profile};
 use model::dsse::Envelope;
 use model::envelope::TaskPayload;
@@ -34,6 +34,7 @@ pub(crate) struct Place {
     pub(crate) users: Option<Arc<dyn host::Users>>,
     /// In the place of the pretend host.
     pub(crate) host: Option<host::Host>,
+    pub(crate) errands: Arc<Errands>,
     running: Option<(Stop, JoinHandle<anyhow::Result<()>>)>,
 }
 
@@ -58,6 +59,7 @@ impl Place {
             limits,
             users: None,
             host: None,
+            errands: Arc::default(),
             running: None,
         }
     }
@@ -91,6 +93,7 @@ impl Place {
         let mut options = Options::new(path("state"), path("sock"), path("node.toml"), host);
         options.clock = self.house.clock.clone();
         options.limits = self.limits;
+        options.errands = self.errands.clone();
         options
     }
 
@@ -174,6 +177,10 @@ pub(crate) struct Agent {
 impl Agent {
     pub(crate) fn send(&mut self, message: &FromAgent) {
         self.send_raw(&socket::encode(message).expect("a message"));
+    }
+
+    pub(crate) fn stream(&self) -> &UnixStream {
+        &self.stream
     }
 
     pub(crate) fn send_raw(&mut self, bytes: &[u8]) {

@@ -16,6 +16,7 @@ use uuid::Uuid;
 
 use super::store;
 use crate::Fleet;
+use crate::image;
 use crate::intent;
 use crate::metrics::TASKS_ENQUEUED;
 use crate::node::{NodeRow, state};
@@ -125,6 +126,7 @@ async fn issue(fleet: &Fleet, change: &mut Change, ask: &Ask, draft: Draft<'_>) 
     if standing.queued >= fleet.limits.queue_most {
         return Err(Code::NodeQueueFull.into());
     }
+    listed(fleet, change, &ask.task).await?;
     let task_id = derive_task(op, standing.issues as u32);
     let payload = TaskPayload {
         v: 1,
@@ -148,6 +150,18 @@ async fn issue(fleet: &Fleet, change: &mut Change, ask: &Ask, draft: Draft<'_>) 
     insert(fleet, change, &payload, slots, counters).await?;
     metrics::counter!(TASKS_ENQUEUED, "type" => spec.name).increment(1);
     Ok(task_id)
+}
+
+/// Nodes refuse an image that operators have not listed; so nobody has to wait for that.
+async fn listed(fleet: &Fleet, change: &mut Change, task: &Task) -> Answer<()> {
+    let Task::VmProvision(params) = task else { return Ok(()) };
+    let lists = |images: &image::Published| images.catalogue().is_some_and(|known| known.lists(params).is_some());
+    // It may have been listed a moment ago, by way of another replica.
+    if params.image_trusted || lists(&fleet.images()) || lists(&image::newest(fleet, change.conn()).await?) {
+        return Ok(());
+    }
+    let why = format!("{} is not listed with digest {}", params.image_path, params.image_sha256);
+    Err(ApiError::new(Code::ImageNotListed).message(why))
 }
 
 /// A health probe of this node; one that is under way and young is shared.

@@ -33,7 +33,8 @@ pub async fn delegate(fleet: &Fleet, actor: &Actor, delegation: Envelope) -> Ans
     let key = files::manifest_key(&fleet.app.config.keys_dir, &next.manifest_key).ok_or_else(no_manifest_key)?;
     let detail = json!({
         "delegation_version": next.version, "roots": next.roots.len(), "threshold": next.threshold,
-        "manifest_key": next.manifest_key.keyid(), "expires_at": next.expires_at,
+        "manifest_key": next.manifest_key.keyid(),
+        "catalogue_key": next.catalogue_key.map(|key| key.keyid()), "expires_at": next.expires_at,
     });
     edition.publish_under(fleet, delegation, &key, detail).await
 }
@@ -44,6 +45,7 @@ pub struct Wish {
     pub roots: Option<Vec<PublicKey>>,
     pub threshold: Option<usize>,
     pub manifest_key: Option<PublicKey>,
+    pub catalogue_key: Option<PublicKey>,
     pub days: i64,
 }
 
@@ -56,6 +58,7 @@ pub fn sign_delegation(current: &Envelope, wish: Wish, roots: &[SigningKey], now
         roots: wish.roots.unwrap_or(last.roots),
         threshold: wish.threshold.unwrap_or(last.threshold),
         manifest_key: wish.manifest_key.unwrap_or(last.manifest_key),
+        catalogue_key: wish.catalogue_key.or(last.catalogue_key),
         expires_at: now.plus_s(wish.days * DAY_S),
     };
     let signers: Vec<&SigningKey> = roots.iter().collect();
@@ -92,8 +95,8 @@ pub fn make_manifest_key(dir: &Path) -> anyhow::Result<PublicKey> {
     Ok(key.public())
 }
 
-/// Makes a root key in a file of its own.
-pub fn make_root_key(path: &Path) -> anyhow::Result<PublicKey> {
+/// Makes a key in a file of its own: a root's, or the operators'.
+pub fn make_key_file(path: &Path) -> anyhow::Result<PublicKey> {
     let key = SigningKey::generate();
     files::write_new(path, key.to_text().as_bytes())?;
     Ok(key.public())

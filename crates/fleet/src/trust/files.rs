@@ -92,9 +92,14 @@ pub(super) fn newest(dir: &Path) -> Result<Bundle, KeyringError> {
 /// Remembers documents, so that this directory never believes older ones again, whatever the database says.
 pub(super) fn remember(dir: &Path, bundle: &Bundle) -> Result<(), KeyringError> {
     let bytes = serde_json::to_vec(bundle).expect("strings only");
-    let new = dir.join(format!(".{NEWEST}.{:016x}", rand::random::<u64>()));
-    let path = dir.join(NEWEST);
-    let replaced = write(&new, &bytes).and_then(|()| fs::rename(&new, &path));
+    remember_document(dir, NEWEST, &bytes)
+}
+
+/// The same for another document, under another name.
+pub(crate) fn remember_document(dir: &Path, name: &str, bytes: &[u8]) -> Result<(), KeyringError> {
+    let new = dir.join(format!(".{name}.{:016x}", rand::random::<u64>()));
+    let path = dir.join(name);
+    let replaced = write(&new, bytes).and_then(|()| fs::rename(&new, &path));
     if replaced.is_err() {
         // The temporary one is of no use to anybody; that it cannot be removed changes nothing.
         fs::remove_file(&new).ok();
@@ -132,6 +137,11 @@ pub(super) fn sweep(dir: &Path, manifest: &Manifest, now: Timestamp) -> io::Resu
 fn task_keyid(name: &str) -> Option<KeyId> {
     let name = name.strip_prefix("task-")?.strip_suffix(".key")?;
     name.rsplit_once('-')?.1.parse().ok()
+}
+
+/// What was remembered under this name, if it can be read.
+pub(crate) fn read_document(path: &Path) -> Option<Envelope> {
+    Envelope::parse(&fs::read(path).ok()?).ok()
 }
 
 fn document(path: &Path) -> Result<Envelope, KeyringError> {

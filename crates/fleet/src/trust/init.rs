@@ -70,12 +70,14 @@ fn make_keys(app: &App, dir: &Path, dev: bool) -> anyhow::Result<()> {
     let root = fresh(&new.join("root.key"))?;
     let manifest_key = fresh(&new.join("manifest.key"))?;
     fresh(&new.join("intent.key"))?;
+    let catalogue_key = fresh(&new.join("catalogue.key"))?;
     let delegation = Delegation {
         aud: app.installation,
         version: 1,
         roots: vec![root.public()],
         threshold: 1,
         manifest_key: manifest_key.public(),
+        catalogue_key: Some(catalogue_key.public()),
         expires_at: now.plus_s(DELEGATION_DAYS * DAY_S),
     };
     let draft = Draft::first(app.installation, now, Terms::from_config(&app.config));

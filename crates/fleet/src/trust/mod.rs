@@ -15,9 +15,9 @@ mod store;
 mod upkeep;
 mod view;
 
-pub use delegate::{Wish, countersign, delegate, make_manifest_key, make_root_key, parse_delegation, sign_delegation};
+pub use delegate::{Wish, countersign, delegate, make_key_file, make_manifest_key, parse_delegation, sign_delegation};
 pub use draft::Terms;
-pub(crate) use files::write_new as write_key_file;
+pub(crate) use files::{read_document, remember_document, write_new as write_key_file};
 pub(crate) use follow::newest;
 pub use follow::{PassedOver, follow};
 pub use init::{InitReport, init};

@@ -1,10 +1,13 @@
 //! The pretend side of [`Images`]: an image is its digest, and a disk that it was written to has that word on it.
 
 use std::fs::File;
+use std::io::{Read, Seek};
 
+use model::digest::Hasher;
 use model::signal::Code;
 
 use super::Pretend;
+use crate::error::Doing;
 use crate::{Error, Image, Images, OpenDisk, Result, Source};
 
 impl Images for Pretend {
@@ -13,6 +16,9 @@ impl Images for Pretend {
             let slicing = &mut state.slicing;
             if slicing.store.contains(&image.sha256) {
                 return Ok(Source::Store);
+            }
+            if image.listed && !image.trusted {
+                return Err(failed(Code::ImageUnavailable, image, "it is not stored"));
             }
             match slicing.files.get(&image.name) {
                 Some(found) if *found != image.sha256 => {
@@ -35,8 +41,25 @@ impl Images for Pretend {
         })
     }
 
-    fn adopt(&self, image: &Image, _: File) -> Result<()> {
+    /// The bytes are real: they are looked at as on a real host, and then forgotten.
+    fn adopt(&self, image: &Image, mut bytes: File) -> Result<()> {
+        let doing = || format!("read image {}", image.sha256);
+        bytes.rewind().doing(doing)?;
+        let (mut hasher, mut chunk, mut size) = (Hasher::default(), vec![0; 1 << 20], 0);
+        while size <= image.size_bytes {
+            match bytes.read(&mut chunk).doing(doing)? {
+                0 => break,
+                read => {
+                    hasher.add(&chunk[..read]);
+                    size += read as u64;
+                }
+            }
+        }
+        let found = hasher.done();
         self.act_on("adopt", image.name.as_str(), |state| {
+            if size != image.size_bytes || found != image.sha256 {
+                return Err(failed(Code::ImageDigestMismatch, image, "other bytes than those that were signed"));
+            }
             state.slicing.store.insert(image.sha256);
             Ok(())
         })

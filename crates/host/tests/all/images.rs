@@ -61,6 +61,7 @@ impl Desk {
             size_bytes: bytes.len() as u64,
             format,
             trusted: true,
+            listed: false,
         }
     }
 

@@ -3,6 +3,7 @@
 mod access;
 mod audit;
 mod held;
+mod image;
 mod node;
 mod slot;
 mod task;
@@ -11,6 +12,7 @@ mod trust;
 pub use access::{Scope, TokenCreate, TokenCreated, TokenView, WhoAmI};
 pub use audit::{AuditBreak, AuditRow, AuditVerdict};
 pub use held::{GuestTelemetry, HeldDifference, NodeHeld, SlotHeld};
+pub use image::{CataloguePublish, CatalogueView, ImageView};
 pub use node::{
     CertificateView, Enrolment, NodeCondition, NodeCreate, NodeEnrol, NodeModeChange, NodeReason, NodeView,
 };

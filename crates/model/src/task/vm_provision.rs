@@ -160,18 +160,27 @@ pub fn check(params: &Params) -> Result<(), ParamsError> {
     if params.image_size_bytes == 0 || params.image_size_bytes >= 1 << 53 {
         return wrong("image_size_bytes", "from 1, below 2^53");
     }
-    if let Some(url) = &params.image_url {
-        // The agent takes it apart; here it only has to be one plain https address.
-        let plain = url.bytes().all(|b| b.is_ascii_graphic());
-        if !url.starts_with("https://") || !plain || url.len() > 2048 || url.contains(['@', '\\']) {
-            return wrong("image_url", "an https address without credentials");
-        }
+    if params.image_url.as_deref().is_some_and(|url| !plain_https(url)) {
+        return wrong("image_url", "an https address without credentials");
     }
     graceful(params.graceful_timeout_seconds)?;
     if !(60..=3600).contains(&params.readiness_timeout_seconds) {
         return wrong("readiness_timeout_seconds", "60 to 3600");
     }
     Ok(())
+}
+
+/// The agent takes it apart; here it only has to be one plain https address.
+pub fn plain_https(url: &str) -> bool {
+    let plain = url.bytes().all(|b| b.is_ascii_graphic());
+    url.starts_with("https://") && plain && url.len() <= 2048 && !url.contains(['@', '\\', '#'])
+}
+
+/// Name and port of such an address, as it is written there.
+pub fn https_host(url: &str) -> Option<&str> {
+    let rest = url.strip_prefix("https://")?;
+    let host = rest.split(['/', '?']).next()?;
+    (!host.is_empty()).then_some(host)
 }
 
 pub(super) fn graceful(seconds: u32) -> Result<(), ParamsError> {

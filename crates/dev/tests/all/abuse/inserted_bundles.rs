@@ -57,6 +57,7 @@ async fn abuse_11_inserted_bundles() {
         version: 2,
         roots: vec![root.public()],
         manifest_key: manifest_key.public(),
+        catalogue_key: None,
         ..delegation
     };
     let next = |version| Manifest {

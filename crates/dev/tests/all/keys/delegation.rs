@@ -29,6 +29,7 @@ async fn new_roots_and_a_new_manifest_key_need_the_old_roots_and_nodes_follow() 
         roots: Some(vec![new_root.public()]),
         threshold: Some(1),
         manifest_key: Some(manifest_key),
+        catalogue_key: None,
         days: 365,
     };
     let now = town.db.clock().now();

@@ -6,6 +6,7 @@ use fleet::Fleet;
 use fleet::intent::{Authorised, sign};
 use fleet::slot::lease;
 use fleet::task::{Ask, Cover, enqueue};
+use model::catalogue::CatalogueImage;
 use model::digest::Sha256;
 use model::id::{AllocationId, NodeId, ProjectId, TaskId, derive_op};
 use model::intent::Wish;
@@ -105,6 +106,24 @@ impl Renter {
 
     pub(super) async fn provisions(&self, node: NodeId, slots: &[Slot]) -> Result<TaskId, Code> {
         let params = self.params(slots);
+        self.asks(node, &params, Task::VmProvision(params.clone())).await
+    }
+
+    /// Of an image that operators have listed.
+    pub(super) async fn provisions_of(
+        &self,
+        node: NodeId,
+        slots: &[Slot],
+        image: &CatalogueImage,
+    ) -> Result<TaskId, Code> {
+        let params = vm_provision::Params {
+            image_path: image.name.clone(),
+            image_sha256: image.sha256,
+            image_size_bytes: image.size_bytes,
+            image_format: image.format,
+            image_trusted: false,
+            ..self.params(slots)
+        };
         self.asks(node, &params, Task::VmProvision(params.clone())).await
     }
 

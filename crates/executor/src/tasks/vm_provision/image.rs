@@ -8,7 +8,7 @@ use super::Provision;
 use crate::tasks::{fail, failed};
 
 pub(super) fn store(p: &mut Provision) -> Result<(), Fail> {
-    p.hold.host.images.ensure_stored(&image(p)).map_err(failed).map(drop)
+    p.sources.store(&*p.hold.host.images, &p.params)
 }
 
 pub(super) fn verify(p: &mut Provision) -> Result<(), Fail> {
@@ -42,11 +42,5 @@ pub(super) fn wipe(p: &mut Provision) -> Result<(), Fail> {
 }
 
 fn image(p: &Provision) -> Image {
-    Image {
-        name: p.params.image_path.clone(),
-        sha256: p.params.image_sha256,
-        size_bytes: p.params.image_size_bytes,
-        format: p.params.image_format,
-        trusted: p.params.image_trusted,
-    }
+    p.sources.image(&p.params)
 }

@@ -7,6 +7,7 @@ mod guest;
 mod image;
 mod prepare;
 pub(super) mod proof;
+mod source;
 
 use std::collections::BTreeMap;
 
@@ -22,6 +23,7 @@ use steps::{Complaints, Context, Proof, Report, Step, Table, nothing};
 use super::Surroundings;
 use super::slice::Hold;
 use crate::policy::SlicePolicy;
+pub(crate) use source::Sources;
 
 pub(super) struct Handler;
 
@@ -29,6 +31,7 @@ pub(super) struct Provision {
     hold: Hold,
     params: Params,
     policy: SlicePolicy,
+    sources: Sources,
     facts: Facts,
 }
 
@@ -92,6 +95,7 @@ impl super::Handler for Handler {
             hold: Hold::new(around, params.allocation_id, &params.vm_name, &params.slots, None),
             params: params.clone(),
             policy: around.slices.clone(),
+            sources: around.sources.clone(),
             facts: Facts::default(),
         }
     }

@@ -9,6 +9,7 @@ use crate::tasks::{fail, failed};
 /// A VM that this operation has made before is not this task's to take away, whatever fails from here on.
 pub(super) fn lease(p: &mut Provision) -> Result<(), Fail> {
     allowed_here(p)?;
+    p.sources.check(&p.params)?;
     let (hold, host) = (&p.hold, &p.hold.host);
     host.leases
         .ensure_leased(&hold.slot_ids(), &hold.owner)

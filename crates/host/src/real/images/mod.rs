@@ -7,7 +7,7 @@ mod inside;
 
 use std::fs::File;
 use std::io::{Read, Write};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -107,10 +107,15 @@ impl Images {
 
 impl crate::Images for Images {
     fn ensure_stored(&self, image: &Image) -> Result<Source> {
-        if self.stored(image)?.is_some() {
+        let stored = self.stored(image)?.is_some();
+        if image.listed && stored {
             return Ok(Source::Store);
         }
+        if image.listed && !image.trusted {
+            return Err(missing(image));
+        }
         match self.local(image)? {
+            Some(_) if image.trusted && stored => Ok(Source::Store),
             Some(_) if !image.trusted => Err(Error::Slice {
                 code: Code::ImageSourceRefused,
                 subject: image.name.to_string(),
@@ -122,10 +127,15 @@ impl crate::Images for Images {
     }
 
     fn adopt(&self, image: &Image, bytes: File) -> Result<()> {
-        match self.stored(image)? {
-            Some(_) => Ok(()),
-            None => self.copy_in(image, bytes),
+        if self.stored(image)?.is_some() {
+            return Ok(());
         }
+        // A pipe or a device could keep us for ever.
+        let seen = bytes.metadata().doing(|| format!("look at {}", image.name))?;
+        if !seen.is_file() {
+            return Err(irregular(image, "what was fetched is not a regular file"));
+        }
+        self.copy_in(image, FromStart(bytes, 0))
     }
 
     fn verify(&self, image: &Image) -> Result<u64> {
@@ -162,6 +172,17 @@ impl crate::Images for Images {
             .ok()?;
         disk.sync_all().doing(doing)?;
         inside::compare(&self.commands, image, (&source, &from), &disk, size)
+    }
+}
+
+/// The whole file, wherever somebody else has left off reading it.
+struct FromStart(File, u64);
+
+impl Read for FromStart {
+    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+        let read = self.0.read_at(into, self.1)?;
+        self.1 += read as u64;
+        Ok(read)
     }
 }
 
