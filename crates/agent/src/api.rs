@@ -165,11 +165,7 @@ impl Api {
     }
 
     /// None: nothing to do within the time it was held. A document that is newer than what is known ends the wait.
-    pub async fn wait(
-        &self,
-        timeout: Duration,
-        known: Known,
-    ) -> Result<(Option<WaitAnswer>, Meta), CallError> {
+    pub async fn wait(&self, timeout: Duration, known: Known) -> Result<(Option<WaitAnswer>, Meta), CallError> {
         let (response, meta) = self
             .ask(|calls| {
                 let mut request = self.in_session(calls.get("tasks/wait")).timeout(timeout);

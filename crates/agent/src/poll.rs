@@ -185,7 +185,11 @@ impl Poll<'_> {
             return;
         }
         match self.node.api.catalogue().await {
-            Err(error) => tracing::warn!(catalogue = offered, reason = error.word(), "image catalogue not fetched"),
+            Err(error) => tracing::warn!(
+                catalogue = offered,
+                reason = error.word(),
+                "image catalogue not fetched"
+            ),
             Ok(catalogue) => match self.node.executor.catalogue(catalogue).await {
                 Ok(version) => tracing::info!(catalogue = version, "image catalogue handed over"),
                 Err(error) => {

@@ -138,10 +138,7 @@ async fn dispatch(command: Command) -> anyhow::Result<()> {
             }
             Ok(())
         }
-        Command::DatabaseRoles => {
-            print!("{}", base::db::roles::ROLES_SQL);
-            Ok(())
-        }
+        Command::DatabaseRoles => Ok(print!("{}", base::db::roles::ROLES_SQL)),
         Command::Openapi { node } => {
             let document = if node { openapi::node() } else { openapi::public() };
             println!("{document:#}");

@@ -140,7 +140,11 @@ async fn images(ground: &Ground, platform: &Platform, api: &Api) {
         now: platform.apps[0].clock.now(),
     };
     match operators.demo(api).await {
-        Ok(image) => done("images", &format!("{} listed (SIMULATED, nothing boots it)", image.name), since),
+        Ok(image) => done(
+            "images",
+            &format!("{} listed (SIMULATED, nothing boots it)", image.name),
+            since,
+        ),
         Err(error) => say(&format!("  ! images    none is listed: {error:#}")),
     }
 }

@@ -16,8 +16,8 @@ use model::socket::FromExecutor;
 use model::time::Timestamp;
 use rustix::fs::{FlockOperation, flock};
 
-use crate::held::Numbers;
 use crate::catalogue::CatalogueStore;
+use crate::held::Numbers;
 use crate::journal::{Entry, Floor, Journal, JournalError};
 use crate::keys::Keys;
 use crate::machine::Machine;

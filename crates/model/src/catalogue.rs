@@ -156,7 +156,10 @@ mod tests {
         assert_eq!(Catalogue::open(&envelope, None, aud), Err(Code::CatalogueKeyMissing));
         let other = Catalogue::open(&envelope, Some(key.public()), InstallationId::new());
         assert_eq!(other, Err(Code::CatalogueRejected));
-        assert_eq!(open(&sign(&catalogue, &SigningKey::generate())), Err(Code::CatalogueRejected));
+        assert_eq!(
+            open(&sign(&catalogue, &SigningKey::generate())),
+            Err(Code::CatalogueRejected)
+        );
         let retyped = dsse::sign_json(crate::trust::MANIFEST_TYPE, &catalogue, &[&key]);
         assert_eq!(open(&retyped), Err(Code::CatalogueRejected));
         catalogue.images.push(image("one"));

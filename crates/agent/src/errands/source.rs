@@ -98,7 +98,9 @@ async fn host<'a>(url: &str, hosts: &[String], ca_file: Option<&Path>) -> Result
         let builder = Client::builder(&base).ok()?.resolve(Some(&address.to_string())).ok()?;
         Some(builder.tls(tls).max_body(PIECE).timeout(PIECE_WITHIN).build())
     };
-    let client = built().map(Box::new).ok_or_else(|| refused("its address cannot be used"))?;
+    let client = built()
+        .map(Box::new)
+        .ok_or_else(|| refused("its address cannot be used"))?;
     Ok(Source::Host { client, path })
 }
 
@@ -152,9 +154,25 @@ mod tests {
             assert!(is_public(ip.parse().expect("an address")), "{ip}");
         }
         for ip in [
-            "0.0.0.0", "10.0.0.1", "100.64.0.1", "127.0.0.1", "169.254.169.254", "172.16.0.1", "192.168.1.1",
-            "198.18.0.1", "224.0.0.1", "255.255.255.255", "::", "::1", "fe80::1", "fd00::1", "ff02::1",
-            "::ffff:169.254.169.254", "2002:7f00:1::", "2001:0::1", "64:ff9b::a00:1",
+            "0.0.0.0",
+            "10.0.0.1",
+            "100.64.0.1",
+            "127.0.0.1",
+            "169.254.169.254",
+            "172.16.0.1",
+            "192.168.1.1",
+            "198.18.0.1",
+            "224.0.0.1",
+            "255.255.255.255",
+            "::",
+            "::1",
+            "fe80::1",
+            "fd00::1",
+            "ff02::1",
+            "::ffff:169.254.169.254",
+            "2002:7f00:1::",
+            "2001:0::1",
+            "64:ff9b::a00:1",
         ] {
             assert!(!is_public(ip.parse().expect("an address")), "{ip}");
         }

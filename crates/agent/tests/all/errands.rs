@@ -76,34 +76,59 @@ fn routes(journal: &Journal) -> Router {
         note("lying"),
     );
     Router::new()
-        .route("/good", get(async move |headers: HeaderMap| {
-            good();
-            let range = headers.get(RANGE).and_then(|range| range.to_str().ok()).expect("a range");
-            let (from, to) = range.strip_prefix("bytes=").and_then(|range| range.split_once('-')).expect("a range");
-            let (from, to): (usize, usize) = (from.parse().expect("a number"), to.parse().expect("a number"));
-            (StatusCode::PARTIAL_CONTENT, image()[from..=to].to_vec())
-        }))
-        .route("/moved", get(async move || {
-            moved();
-            (StatusCode::FOUND, [(LOCATION, "https://169.254.169.254/")], SECRET).into_response()
-        }))
-        .route("/endless", get(async move || {
-            endless();
-            let for_ever = futures_util::stream::repeat_with(|| Ok::<_, std::io::Error>(Bytes::from_static(&[7; 4096])));
-            (StatusCode::PARTIAL_CONTENT, Body::from_stream(for_ever))
-        }))
-        .route("/whole", get(async move || {
-            whole();
-            image()
-        }))
-        .route("/longer", get(async move || {
-            longer();
-            (StatusCode::PARTIAL_CONTENT, vec![7; 2 << 20])
-        }))
-        .route("/lying", get(async move || {
-            lying();
-            (StatusCode::NOT_FOUND, SECRET)
-        }))
+        .route(
+            "/good",
+            get(async move |headers: HeaderMap| {
+                good();
+                let range = headers
+                    .get(RANGE)
+                    .and_then(|range| range.to_str().ok())
+                    .expect("a range");
+                let (from, to) = range
+                    .strip_prefix("bytes=")
+                    .and_then(|range| range.split_once('-'))
+                    .expect("a range");
+                let (from, to): (usize, usize) = (from.parse().expect("a number"), to.parse().expect("a number"));
+                (StatusCode::PARTIAL_CONTENT, image()[from..=to].to_vec())
+            }),
+        )
+        .route(
+            "/moved",
+            get(async move || {
+                moved();
+                (StatusCode::FOUND, [(LOCATION, "https://169.254.169.254/")], SECRET).into_response()
+            }),
+        )
+        .route(
+            "/endless",
+            get(async move || {
+                endless();
+                let for_ever =
+                    futures_util::stream::repeat_with(|| Ok::<_, std::io::Error>(Bytes::from_static(&[7; 4096])));
+                (StatusCode::PARTIAL_CONTENT, Body::from_stream(for_ever))
+            }),
+        )
+        .route(
+            "/whole",
+            get(async move || {
+                whole();
+                image()
+            }),
+        )
+        .route(
+            "/longer",
+            get(async move || {
+                longer();
+                (StatusCode::PARTIAL_CONTENT, vec![7; 2 << 20])
+            }),
+        )
+        .route(
+            "/lying",
+            get(async move || {
+                lying();
+                (StatusCode::NOT_FOUND, SECRET)
+            }),
+        )
 }
 
 async fn enrolled() -> (Town, Host) {
@@ -136,7 +161,9 @@ async fn an_image_comes_piece_by_piece_from_a_host_that_policy_names() {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(std::time::Duration::from_secs(20), gone).await.expect("gone");
+    tokio::time::timeout(std::time::Duration::from_secs(20), gone)
+        .await
+        .expect("gone");
     agent.end().await;
     host.stop.trigger();
 }
@@ -147,7 +174,10 @@ async fn abuse_19_private_networks_are_not_asked_for_images() {
     // The name is allowed; where it leads is not.
     town.executor.wants(host.wanted("localhost", "good", &[]));
     let agent = begin(&town);
-    town.executor.journal.until("image failed image_source_refused", 1).await;
+    town.executor
+        .journal
+        .until("image failed image_source_refused", 1)
+        .await;
     assert_eq!(host.journal.count(""), 0, "nobody was even asked");
     agent.end().await;
     host.stop.trigger();
@@ -163,7 +193,10 @@ async fn abuse_19_hosts_that_lead_elsewhere_lie_or_never_end_are_refused() {
             _ => host.wanted("127.0.0.1", path, &["127.0.0.1"]),
         });
         let agent = begin(&town);
-        town.executor.journal.until("image failed image_source_refused", 1).await;
+        town.executor
+            .journal
+            .until("image failed image_source_refused", 1)
+            .await;
         assert!(host.journal.count(path) > 0, "{path} was asked");
         let said = town.executor.journal.lines("image failed");
         assert!(said.iter().all(|line| !line.contains(SECRET)), "{said:?}");
@@ -191,12 +224,25 @@ async fn an_image_that_stops_coming_is_given_up_and_what_came_is_kept() {
     std::fs::create_dir_all(&dir).expect("a directory");
     std::fs::write(dir.join(sha256.to_string()), &image()[..1000]).expect("of an earlier try");
     // Nobody listens there any more.
-    let gone = TcpListener::bind("127.0.0.1:0").await.expect("bound").local_addr().expect("address");
-    let host = Host { port: gone.port(), ..host };
+    let gone = TcpListener::bind("127.0.0.1:0")
+        .await
+        .expect("bound")
+        .local_addr()
+        .expect("address");
+    let host = Host {
+        port: gone.port(),
+        ..host
+    };
     town.executor.wants(host.wanted("127.0.0.1", "good", &["127.0.0.1"]));
     let agent = begin(&town);
-    town.executor.journal.until("image failed image_unavailable: 1000 of", 1).await;
-    assert_eq!(std::fs::metadata(dir.join(sha256.to_string())).expect("kept").len(), 1000);
+    town.executor
+        .journal
+        .until("image failed image_unavailable: 1000 of", 1)
+        .await;
+    assert_eq!(
+        std::fs::metadata(dir.join(sha256.to_string())).expect("kept").len(),
+        1000
+    );
     agent.end().await;
 }
 

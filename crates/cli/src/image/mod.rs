@@ -118,7 +118,9 @@ async fn show(session: &mut Session, name: &FileName) -> Result<(), Failure> {
     let items = list.get("items").and_then(Value::as_array).cloned().unwrap_or_default();
     let mine = items.into_iter().find(|image| image["name"] == name.as_str());
     let mine: Vec<Value> = mine.into_iter().collect();
-    let unserved = mine.iter().any(|image| image["served"] == false && image["url"].is_null());
+    let unserved = mine
+        .iter()
+        .any(|image| image["served"] == false && image["url"].is_null());
     session.out.list(&VIEW, &json!({ "items": mine, "next": null }))?;
     if unserved {
         session.out.note(&format!(

@@ -2,8 +2,8 @@
 //! not on an operator's screen.
 
 use model::api::{
-    AuditRow, AuditVerdict, BehindView, CertificateView, Enrolment, ImageView, NodeView, PhaseView, SlotProofView, SlotView,
-    TaskTypeView, TaskView, TokenView, TrustKeyView, TrustView, WhoAmI,
+    AuditRow, AuditVerdict, BehindView, CertificateView, Enrolment, ImageView, NodeView, PhaseView, SlotProofView,
+    SlotView, TaskTypeView, TaskView, TokenView, TrustKeyView, TrustView, WhoAmI,
 };
 use model::task::health_probe;
 use model::task::topology_discover::CandidateSlot;

@@ -22,7 +22,8 @@ pub(crate) struct House {
     pub(crate) clock: Clock,
     root: SigningKey,
     manifest_key: SigningKey,
-    catalogue_key: SigningKey,
+    /// The operators'.
+    pub(crate) catalogue_key: SigningKey,
     task_keys: Vec<(Purpose, SigningKey)>,
     device_ca: Issuer<'static, KeyPair>,
     issued: Cell<u64>,
@@ -52,11 +53,6 @@ impl House {
     pub(crate) fn key(&self, purpose: Purpose) -> &SigningKey {
         let found = self.task_keys.iter().find(|(other, _)| *other == purpose);
         &found.expect("one for each purpose").1
-    }
-
-    /// The operators'.
-    pub(crate) fn catalogue_key(&self) -> &SigningKey {
-        &self.catalogue_key
     }
 
     pub(crate) fn bundle(&self, version: u64) -> Bundle {

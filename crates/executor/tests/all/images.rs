@@ -19,9 +19,9 @@ use model::key::SigningKey;
 use model::outcome::{Outcome, ResultPayload};
 use model::signal::Code;
 use model::socket::{self, FromAgent, FromExecutor, WantedImage};
+use model::task::Task;
 use model::task::slot::Slot;
 use model::task::vm_provision::{DriverStrategy, ImageFormat, Params};
-use model::task::Task;
 use model::value::Name;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 
@@ -29,7 +29,8 @@ use crate::place::{Agent, Place};
 use crate::users::KEY;
 
 const BYTES: &[u8] = b"an image that nobody boots";
-const POLICY: &str = "slice_cidr = \"10.77.0.0/16\"\novs_bridges = [\"br-slices\"]\nimage_hosts = [\"images.example\"]\n";
+const POLICY: &str =
+    "slice_cidr = \"10.77.0.0/16\"\novs_bridges = [\"br-slices\"]\nimage_hosts = [\"images.example\"]\n";
 
 /// An executor with slots, and an agent that talks to it.
 fn stand() -> (Place, Agent) {
@@ -171,7 +172,12 @@ fn hand_over(agent: &Agent, message: &FromAgent, fds: &[BorrowedFd<'_>]) {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     control.push(SendAncillaryMessage::ScmRights(fds));
-    let sent = sendmsg(agent.stream(), &[IoSlice::new(&frame)], &mut control, SendFlags::empty());
+    let sent = sendmsg(
+        agent.stream(),
+        &[IoSlice::new(&frame)],
+        &mut control,
+        SendFlags::empty(),
+    );
     assert_eq!(sent.expect("connected"), frame.len(), "a small frame goes at once");
 }
 
@@ -185,13 +191,15 @@ fn bytes(place: &Place, bytes: &[u8]) -> File {
 }
 
 fn image() -> FromAgent {
-    FromAgent::Image { sha256: Sha256::of(BYTES) }
+    FromAgent::Image {
+        sha256: Sha256::of(BYTES),
+    }
 }
 
 #[test]
 fn what_the_operators_have_listed_is_fetched_hashed_and_used() {
     let (mut place, mut agent) = stand();
-    let key = place.house.catalogue_key().clone();
+    let key = place.house.catalogue_key.clone();
     let first = signed(&catalogue(&place, 1, &[entry()]), &key);
     assert_eq!(agent.state().catalogue_version, Some(0));
     assert_eq!(lists(&mut agent, first.clone()), Ok(1));
@@ -212,14 +220,20 @@ fn what_the_operators_have_listed_is_fetched_hashed_and_used() {
     assert_eq!(wanted(&mut agent), want);
     hand_over(&agent, &image(), &[bytes(&place, BYTES).as_fd()]);
     let result = place.open(&agent.done(task.task_id));
-    assert_eq!(result.outcome, Outcome::Succeeded, "{:?} {:?}", result.code, result.detail);
+    assert_eq!(
+        result.outcome,
+        Outcome::Succeeded,
+        "{:?} {:?}",
+        result.code,
+        result.detail
+    );
     assert!(place.pretend.snapshot().slicing.store.contains(&Sha256::of(BYTES)));
 }
 
 #[test]
 fn a_torn_image_is_fetched_once_more_and_a_wrong_one_refused() {
     let (place, mut agent) = stand();
-    let listed = signed(&catalogue(&place, 1, &[entry()]), place.house.catalogue_key());
+    let listed = signed(&catalogue(&place, 1, &[entry()]), &place.house.catalogue_key);
     assert_eq!(lists(&mut agent, listed), Ok(1));
     let mut wrong = BYTES.to_vec();
     wrong[3] ^= 1;
@@ -248,9 +262,9 @@ fn a_torn_image_is_fetched_once_more_and_a_wrong_one_refused() {
 }
 
 #[test]
-fn abuse_17b_catalogues_of_others_and_old_ones_count_for_nothing() {
+fn abuse_17_catalogues_of_others_and_old_ones_count_for_nothing() {
     let (place, mut agent) = stand();
-    let key = place.house.catalogue_key().clone();
+    let key = place.house.catalogue_key.clone();
     assert_eq!(refused(&place, &mut agent, wish(&place)), Code::ImageNotListed);
 
     let good = catalogue(&place, 3, &[entry()]);
@@ -283,7 +297,10 @@ fn abuse_17b_catalogues_of_others_and_old_ones_count_for_nothing() {
     assert_eq!(refused(&place, &mut agent, wish(&place)), Code::ImageNotListed);
 
     // Another digest, size or format under a listed name is another image.
-    assert_eq!(lists(&mut agent, signed(&catalogue(&place, 5, &[entry()]), &key)), Ok(5));
+    assert_eq!(
+        lists(&mut agent, signed(&catalogue(&place, 5, &[entry()]), &key)),
+        Ok(5)
+    );
     let spoil: [fn(&mut Params); 4] = [
         |wish| wish.image_sha256 = Sha256::of(b"another"),
         |wish| wish.image_size_bytes += 1,
@@ -298,9 +315,9 @@ fn abuse_17b_catalogues_of_others_and_old_ones_count_for_nothing() {
 }
 
 #[test]
-fn abuse_19b_only_hosts_of_local_policy_are_asked_for_images() {
+fn abuse_19_only_hosts_of_local_policy_are_asked_for_images() {
     let (place, mut agent) = stand();
-    let key = place.house.catalogue_key().clone();
+    let key = place.house.catalogue_key.clone();
     let mut version = 0;
     for url in [
         "https://169.254.169.254/latest/meta-data",
@@ -326,7 +343,7 @@ fn abuse_19b_only_hosts_of_local_policy_are_asked_for_images() {
 #[test]
 fn what_an_agent_hands_over_unasked_or_twice_is_closed() {
     let (place, mut agent) = stand();
-    let listed = signed(&catalogue(&place, 1, &[entry()]), place.house.catalogue_key());
+    let listed = signed(&catalogue(&place, 1, &[entry()]), &place.house.catalogue_key);
     assert_eq!(lists(&mut agent, listed), Ok(1));
     let file = bytes(&place, BYTES);
     let (mut ours, theirs) = UnixStream::pair().expect("two ends");
@@ -353,7 +370,7 @@ fn what_an_agent_hands_over_unasked_or_twice_is_closed() {
 #[test]
 fn a_task_that_waits_for_an_image_can_be_cancelled_and_outlives_a_restart() {
     let (mut place, mut agent) = stand();
-    let listed = signed(&catalogue(&place, 1, &[entry()]), place.house.catalogue_key());
+    let listed = signed(&catalogue(&place, 1, &[entry()]), &place.house.catalogue_key);
     assert_eq!(lists(&mut agent, listed), Ok(1));
     let before = place.pretend.snapshot();
     let task = payload(&place, wish(&place));
@@ -364,7 +381,10 @@ fn a_task_that_waits_for_an_image_can_be_cancelled_and_outlives_a_restart() {
     wanted(&mut agent);
     agent.send(&FromAgent::Cancel { task_id: task.task_id });
     let result = place.open(&agent.done(task.task_id));
-    assert_eq!((result.outcome, result.code), (Outcome::Cancelled, Some(Code::TaskCancelled)));
+    assert_eq!(
+        (result.outcome, result.code),
+        (Outcome::Cancelled, Some(Code::TaskCancelled))
+    );
     assert_eq!(place.pretend.snapshot(), before);
     assert!(result.proofs.expect("proofs").disk_untouched);
 }

@@ -43,7 +43,9 @@ pub(crate) async fn get_piece(
     PieceQuery { offset }: PieceQuery,
 ) -> Answer<Response> {
     let published = fleet.images();
-    let image = published.catalogue().and_then(|catalogue| catalogue.by_digest(&path.sha256));
+    let image = published
+        .catalogue()
+        .and_then(|catalogue| catalogue.by_digest(&path.sha256));
     let image = image.ok_or(Code::ImageNotListed)?.clone();
     if offset >= image.size_bytes {
         return Err(ApiError::field("offset", "the image ends before it"));

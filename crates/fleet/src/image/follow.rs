@@ -30,10 +30,7 @@ pub struct Published {
 impl Published {
     /// As the key directory remembers it.
     pub(crate) fn load(dir: &Path, key: Option<PublicKey>, aud: InstallationId) -> Self {
-        let none = Self {
-            key,
-            ..Self::default()
-        };
+        let none = Self { key, ..Self::default() };
         match read_document(&dir.join(NEWEST)) {
             Some(document) => none.next(document, aud).unwrap_or(none),
             None => none,

@@ -23,7 +23,11 @@ pub(super) async fn publish(fleet: &Fleet, actor: &Actor, document: Envelope) ->
     let last = newest(fleet, change.conn()).await?;
     let next = Catalogue::open(&document, last.key, aud)?;
     if next.version != last.version() + 1 {
-        let why = format!("the catalogue in force is {}, this one is {}", last.version(), next.version);
+        let why = format!(
+            "the catalogue in force is {}, this one is {}",
+            last.version(),
+            next.version
+        );
         return Err(ApiError::new(Code::VersionConflict).message(why));
     }
     store::put(&mut change, next.version, &document).await?;

@@ -34,7 +34,11 @@ pub fn routes() -> Routes<Fleet> {
             .takes::<CataloguePublish>()
             .answers::<CatalogueView>()
             .body_limit(512 * 1024)
-            .fails(&[Code::CatalogueRejected, Code::CatalogueKeyMissing, Code::VersionConflict]),
+            .fails(&[
+                Code::CatalogueRejected,
+                Code::CatalogueKeyMissing,
+                Code::VersionConflict,
+            ]),
     ])
 }
 
@@ -55,13 +59,17 @@ async fn list(State(fleet): State<Fleet>, Search(query): Search<PageQuery>) -> A
     images.retain(|image| page.after.is_none_or(|after| place(image) < after));
     images.truncate(usize::try_from(page.fetch()).unwrap_or(usize::MAX));
     let dir = &fleet.app.config.images_dir;
-    Ok(Json(page.answer(images, "images", &fleet.app.cursors, place, |image| {
-        ImageView {
+    Ok(Json(page.answer(
+        images,
+        "images",
+        &fleet.app.cursors,
+        place,
+        |image| ImageView {
             served: is_served(dir, &image),
             image,
             catalogue_version: published.version(),
-        }
-    })))
+        },
+    )))
 }
 
 /// The newest there is, whichever replica took it: the next one is signed on top of it.

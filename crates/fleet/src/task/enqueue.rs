@@ -160,7 +160,10 @@ async fn listed(fleet: &Fleet, change: &mut Change, task: &Task) -> Answer<()> {
     if params.image_trusted || lists(&fleet.images()) || lists(&image::newest(fleet, change.conn()).await?) {
         return Ok(());
     }
-    let why = format!("{} is not listed with digest {}", params.image_path, params.image_sha256);
+    let why = format!(
+        "{} is not listed with digest {}",
+        params.image_path, params.image_sha256
+    );
     Err(ApiError::new(Code::ImageNotListed).message(why))
 }
 

@@ -58,7 +58,11 @@ impl Images for Pretend {
         let found = hasher.done();
         self.act_on("adopt", image.name.as_str(), |state| {
             if size != image.size_bytes || found != image.sha256 {
-                return Err(failed(Code::ImageDigestMismatch, image, "other bytes than those that were signed"));
+                return Err(failed(
+                    Code::ImageDigestMismatch,
+                    image,
+                    "other bytes than those that were signed",
+                ));
             }
             state.slicing.store.insert(image.sha256);
             Ok(())

@@ -92,16 +92,21 @@ async fn an_image_is_listed_fetched_used_and_removed() {
     let task = renter.provisions_of(node, &rented, &image).await.expect("a task");
     let view = ended(&town, task).await;
     assert_eq!(view.state, TaskState::Succeeded, "{:?} {:?}", view.code, view.detail);
-    eventually("what was fetched is handed over and gone", async || match staged(&sim, &image).exists() {
-        true => Err("still there"),
-        false => Ok(()),
+    eventually("what was fetched is handed over and gone", async || {
+        match staged(&sim, &image).exists() {
+            true => Err("still there"),
+            false => Ok(()),
+        }
     })
     .await;
     let task = renter.releases(node, &rented).await.expect("a task");
     assert_eq!(ended(&town, task).await.state, TaskState::Succeeded);
 
     // Removed: what is stored on the node helps nobody any more.
-    let empty = operators.sign(&town.api(), |next| next.images.clear()).await.expect("signed");
+    let empty = operators
+        .sign(&town.api(), |next| next.images.clear())
+        .await
+        .expect("signed");
     let _: CatalogueView = town
         .api()
         .post("/v1/images/catalogue", &CataloguePublish { document: empty })
@@ -122,9 +127,16 @@ async fn a_fetch_outlives_cut_connections_and_a_killed_agent_and_a_torn_file() {
     let (node, sim) = slices(&town).await;
     let image = list(&town, "large.raw", &noise(12 * PIECE)).await;
     let (tracker, stop) = (TaskTracker::new(), Stop::new());
-    let target: SocketAddr = town.platform.node_url.trim_start_matches("https://").parse().expect("an address");
+    let target: SocketAddr = town
+        .platform
+        .node_url
+        .trim_start_matches("https://")
+        .parse()
+        .expect("an address");
     let targets = Arc::new(move || vec![target]);
-    let proxy = Proxy::start(Speech::Tls, targets, Dice::new(7), &tracker, &stop).await.expect("a proxy");
+    let proxy = Proxy::start(Speech::Tls, targets, Dice::new(7), &tracker, &stop)
+        .await
+        .expect("a proxy");
     // No connection carries more than a piece and a half.
     let bytes = PIECE as u64 * 3 / 2;
     proxy.set(Policy::ResetAfter {
@@ -173,7 +185,7 @@ async fn a_fetch_outlives_cut_connections_and_a_killed_agent_and_a_torn_file() {
 }
 
 #[tokio::test]
-async fn abuse_17d_a_file_that_was_changed_after_it_was_listed_is_refused() {
+async fn abuse_17_a_file_that_was_changed_after_it_was_listed_is_refused() {
     let town = town().await;
     let (node, mut sim) = slices(&town).await;
     let mut bytes = noise(PIECE);
@@ -185,7 +197,10 @@ async fn abuse_17d_a_file_that_was_changed_after_it_was_listed_is_refused() {
     let rented = renter.reserves(1).await.expect("a slot");
     let task = renter.provisions_of(node, &rented, &image).await.expect("a task");
     let view = ended(&town, task).await;
-    assert_eq!((view.state, view.code), (TaskState::Failed, Some(Code::ImageDigestMismatch)));
+    assert_eq!(
+        (view.state, view.code),
+        (TaskState::Failed, Some(Code::ImageDigestMismatch))
+    );
     // Nothing was written, so that the slot is free again without a wipe.
     assert!(states(&slots(&town, node).await).contains(&SlotState::Free));
     let proof = slot(&town, rented[0].slot_id).await;
@@ -195,7 +210,7 @@ async fn abuse_17d_a_file_that_was_changed_after_it_was_listed_is_refused() {
 }
 
 #[tokio::test]
-async fn abuse_17e_only_the_operators_key_lists_images_and_two_operators_lose_nothing() {
+async fn abuse_17_only_the_operators_key_lists_images_and_two_operators_lose_nothing() {
     let town = town().await;
     let first = list(&town, "one.raw", b"one").await;
     let api = town.api();
@@ -218,11 +233,18 @@ async fn abuse_17e_only_the_operators_key_lists_images_and_two_operators_lose_no
         assert_eq!(publish(forged).await.expect_err("forged"), Code::CatalogueRejected);
     }
     let refusals: Page<serde_json::Value> = api.get("/v1/audit?action=image.publish").await.expect("the audit log");
-    let refused = refusals.items.iter().filter(|row| row["code"] == "catalogue_rejected").count();
+    let refused = refusals
+        .items
+        .iter()
+        .filter(|row| row["code"] == "catalogue_rejected")
+        .count();
     assert_eq!(refused, 2, "{:?}", refusals.items);
 
     // Two who signed on top of the same one: the second is told, and signs again.
-    let one = operators.sign(&api, |next| next.images[0].url = None).await.expect("signed");
+    let one = operators
+        .sign(&api, |next| next.images[0].url = None)
+        .await
+        .expect("signed");
     assert_eq!(publish(one.clone()).await.expect("the next one").version, 2);
     assert_eq!(publish(one).await.expect_err("again"), Code::VersionConflict);
     assert_eq!(publish(good).await.expect_err("the other one"), Code::VersionConflict);
@@ -244,7 +266,11 @@ async fn abuse_17e_only_the_operators_key_lists_images_and_two_operators_lose_no
     // Page by page.
     let one: Page<ImageView> = town.api().get("/v1/images?limit=1").await.expect("a page");
     let after = one.next.expect("there is more");
-    let rest: Page<ImageView> = town.api().get(&format!("/v1/images?limit=1&after={after}")).await.expect("a page");
+    let rest: Page<ImageView> = town
+        .api()
+        .get(&format!("/v1/images?limit=1&after={after}"))
+        .await
+        .expect("a page");
     assert_eq!((one.items.len(), rest.items.len(), rest.next), (1, 1, None));
     assert_ne!(one.items[0].image.name, rest.items[0].image.name);
     assert_eq!(Sha256::of(b"one"), first.sha256);
