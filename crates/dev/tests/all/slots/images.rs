@@ -99,8 +99,6 @@ async fn an_image_is_listed_fetched_used_and_removed() {
         }
     })
     .await;
-    let task = renter.releases(node, &rented).await.expect("a task");
-    assert_eq!(ended(&town, task).await.state, TaskState::Succeeded);
 
     // Removed: what is stored on the node helps nobody any more.
     let empty = operators
@@ -151,9 +149,11 @@ async fn a_fetch_outlives_cut_connections_and_a_killed_agent_and_a_torn_file() {
     let rented = renter.reserves(1).await.expect("a slot");
     let task = renter.provisions_of(node, &rented, &image).await.expect("a task");
     let path = staged(&sim, &image);
-    eventually("some of it has come", async || match length(&path) {
-        0 => Err("nothing yet"),
-        _ => Ok(()),
+    eventually("some of it has come, and a connection was cut", async || {
+        match (length(&path), proxy.counts().resets) {
+            (1.., 1..) => Ok(()),
+            seen => Err(format!("{seen:?}")),
+        }
     })
     .await;
     let sim = tokio::task::spawn_blocking(move || {
@@ -163,7 +163,6 @@ async fn a_fetch_outlives_cut_connections_and_a_killed_agent_and_a_torn_file() {
     let mut sim = sim.await.expect("held");
     let had = length(&path);
     assert!((1..image.size_bytes).contains(&had), "killed in the middle: {had}");
-    assert!(proxy.counts().resets > 0, "{:?}", proxy.counts());
 
     // What a crash of the machine could leave: the right length, and other bytes.
     let mut torn = std::fs::read(&path).expect("readable");
