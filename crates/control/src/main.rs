@@ -69,11 +69,8 @@ enum Trust {
         /// A new file; keep it off the servers
         file: std::path::PathBuf,
     },
-    /// Make the operators' key for the image catalogue in a file of its own and print its public half
-    CatalogueKey {
-        /// A new file; keep it with those who add images, and off the servers
-        file: std::path::PathBuf,
-    },
+    /// Make the operators' key for the image catalogue in a new file, to be kept off the servers; print its public half
+    CatalogueKey { file: std::path::PathBuf },
     /// Where the root keys are: sign the next delegation and print it. Needs no server, no database and no network
     Delegate(Box<offline::Delegate>),
 }
@@ -138,7 +135,10 @@ async fn dispatch(command: Command) -> anyhow::Result<()> {
             }
             Ok(())
         }
-        Command::DatabaseRoles => Ok(print!("{}", base::db::roles::ROLES_SQL)),
+        Command::DatabaseRoles => {
+            print!("{}", base::db::roles::ROLES_SQL);
+            Ok(())
+        }
         Command::Openapi { node } => {
             let document = if node { openapi::node() } else { openapi::public() };
             println!("{document:#}");

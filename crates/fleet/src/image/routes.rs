@@ -33,7 +33,6 @@ pub fn routes() -> Routes<Fleet> {
             .summary("Publish the next catalogue, signed by the operators' key")
             .takes::<CataloguePublish>()
             .answers::<CatalogueView>()
-            .body_limit(512 * 1024)
             .fails(&[
                 Code::CatalogueRejected,
                 Code::CatalogueKeyMissing,

@@ -24,6 +24,7 @@ pub(super) fn filled(route: &RouteInfo, node: NodeId, task: TaskId) -> String {
         .path
         .replace("{id}", &node.to_string())
         .replace("{task_id}", &task.to_string())
+        .replace("{sha256}", &"0".repeat(64))
 }
 
 pub(super) async fn call(client: &Client, route: &RouteInfo, path: &str) -> Response {

@@ -13,7 +13,7 @@ use crate::EXE;
 use crate::abuse::refused;
 
 /// Every public route with a body, and an honest one for it.
-const TAKERS: [(&str, &str); 14] = [
+const TAKERS: [(&str, &str); 15] = [
     ("/v1/nodes", r#"{"name":"fine"}"#),
     ("/v1/nodes/{id}/enroll", "{}"),
     ("/v1/nodes/{id}/mode", r#"{"mode":"slice"}"#),
@@ -30,6 +30,10 @@ const TAKERS: [(&str, &str); 14] = [
     (
         "/v1/trust/delegation",
         r#"{"delegation":{"payloadType":"x","payload":"e30=","signatures":[]}}"#,
+    ),
+    (
+        "/v1/images/catalogue",
+        r#"{"document":{"payloadType":"x","payload":"e30=","signatures":[]}}"#,
     ),
 ];
 
@@ -97,6 +101,11 @@ async fn a_body_that_was_not_asked_for_is_refused_by_name() {
         // The form is right, but no root has signed it.
         if route.ends_with("/delegation") {
             refused(&answer, Code::ManifestRejected);
+            continue;
+        }
+        // And no operator this one.
+        if route.ends_with("/catalogue") {
+            refused(&answer, Code::CatalogueRejected);
             continue;
         }
         assert!(answer.status.is_success() || nothing_there, "{route}: {answer:?}");

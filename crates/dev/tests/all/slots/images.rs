@@ -258,7 +258,8 @@ async fn abuse_17_only_the_operators_key_lists_images_and_two_operators_lose_not
     let shown: Page<ImageView> = town.api().get("/v1/images").await.expect("a list");
     let mut names: Vec<_> = shown.items.iter().map(|view| view.image.sha256).collect();
     let mut wanted = vec![first.sha256, second.sha256];
-    (names.sort(), wanted.sort());
+    names.sort();
+    wanted.sort();
     assert_eq!(names, wanted);
     assert_eq!(shown.items[0].catalogue_version, 3);
 
