@@ -10,6 +10,7 @@ grant insert (code, reason, since, slot_id) on slot_quarantine to gpuaas_app
 grant insert (op_id, since, slot_id, task_id) on slot_dirt to gpuaas_app
 grant insert, select on audit to gpuaas_app
 grant insert, select on audit_seal to gpuaas_sealer
+grant insert, select on image_catalogue to gpuaas_app
 grant insert, select on installation to gpuaas_app
 grant insert, select on intent to gpuaas_app
 grant insert, select on lease to gpuaas_app
@@ -37,6 +38,7 @@ grant update (published_at, seq) on outbox to gpuaas_app
 grant update (withdrawn_at) on intent to gpuaas_app
 grant usage on sequence slot_no to gpuaas_app
 grant usage on sequence task_fence to gpuaas_app
+sequence image_catalogue_no_seq owner gpuaas_owner
 sequence outbox_drawn_seq owner gpuaas_owner
 sequence slot_no owner gpuaas_owner
 sequence task_fence owner gpuaas_owner
@@ -156,6 +158,15 @@ table guest_telemetry constraint guest_telemetry_node_id_fkey FOREIGN KEY (node_
 table guest_telemetry constraint guest_telemetry_pkey PRIMARY KEY (allocation_id)
 table guest_telemetry index CREATE UNIQUE INDEX guest_telemetry_pkey ON public.guest_telemetry USING btree (allocation_id)
 table guest_telemetry owner gpuaas_owner
+table image_catalogue column created_at timestamp with time zone not null
+table image_catalogue column document bytea not null
+table image_catalogue column no bigint not null
+table image_catalogue column version bigint not null
+table image_catalogue constraint image_catalogue_document_check CHECK ((octet_length(document) <= 262144))
+table image_catalogue constraint image_catalogue_pkey PRIMARY KEY (no)
+table image_catalogue index CREATE INDEX image_catalogue_by_version ON public.image_catalogue USING btree (version, no)
+table image_catalogue index CREATE UNIQUE INDEX image_catalogue_pkey ON public.image_catalogue USING btree (no)
+table image_catalogue owner gpuaas_owner
 table installation column created_at timestamp with time zone not null
 table installation column cursor_key bytea not null
 table installation column id uuid not null
