@@ -26,4 +26,5 @@ migrations! {
     11 = "0011_held",
     12 = "0012_guest_telemetry",
     13 = "0013_slot_ways_out",
+    14 = "0014_tenancy",
 }

@@ -16,6 +16,7 @@ fn tables() -> Routes<Fleet> {
         .merge(fleet::slot::routes::routes())
         .merge(fleet::task::routes::routes())
         .merge(fleet::trust::routes::routes())
+        .merge(allocation::routes())
         .merge(audit::routes())
 }
 
