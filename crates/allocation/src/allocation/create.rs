@@ -105,7 +105,7 @@ pub(super) fn check_ttl(ttl_s: Option<u64>) -> Answer<()> {
 
 /// The one that is named, or the only one that the caller is in.
 async fn project(fleet: &Fleet, principal: &Principal, wish: &AllocationCreate) -> Answer<ProjectId> {
-    if let Some(id) = wish.project_id {
+    if let Some(id) = wish.project {
         return Ok(id);
     }
     match projects::first_two(fleet.app.db.read(), principal.user_id)
@@ -113,11 +113,8 @@ async fn project(fleet: &Fleet, principal: &Principal, wish: &AllocationCreate) 
         .as_slice()
     {
         [only] => Ok((*only).into()),
-        [] => Err(ApiError::field("project_id", "you are in no project")),
-        _ => Err(ApiError::field(
-            "project_id",
-            "you are in several projects: say which one",
-        )),
+        [] => Err(ApiError::field("project", "you are in no project")),
+        _ => Err(ApiError::field("project", "you are in several projects: say which one")),
     }
 }
 
@@ -211,7 +208,7 @@ async fn insert(change: &mut Change, draft: &Draft<'_>, node: uuid::Uuid, intent
     let plus = |seconds: i64| OffsetDateTime::from(at.plus_s(seconds));
     let ends_at = draft.wish.ttl_s.and_then(|ttl| i64::try_from(ttl).ok()).map(plus);
     let mut request = draft.wish.clone();
-    request.project_id = Some(draft.project);
+    request.project = Some(draft.project);
     sqlx::query(
         "insert into allocation (id, project_id, name, kind, sku_id, sku_version, slots, rate_micro_per_hour, currency,
              creator_id, request, node_id, intent_sha256, state, state_since, state_reason, state_by, correlation_id,

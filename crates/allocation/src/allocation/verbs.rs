@@ -11,7 +11,7 @@ use fleet::{Fleet, intent};
 use model::api::{AllocationCreate, AllocationExtend};
 use model::id::AllocationId;
 use model::signal::Code;
-use model::state::{AllocationState, TaskState};
+use model::state::{AllocationState, ProjectRole, TaskState};
 use model::task::TaskType;
 use serde_json::json;
 use time::OffsetDateTime;
@@ -197,7 +197,8 @@ pub async fn extend(fleet: &Fleet, principal: &Principal, id: AllocationId, wish
 
 /// What was asked for before, for a new allocation.
 pub async fn asked_before(fleet: &Fleet, principal: &Principal, id: AllocationId) -> Answer<AllocationCreate> {
-    let (row, _) = seen(fleet, principal, id).await?;
+    let (row, seat) = seen(fleet, principal, id).await?;
+    seat.needs(ProjectRole::Member)?;
     match row.state()? {
         AllocationState::Failed | AllocationState::Cancelled => {
             serde_json::from_value(row.request).map_err(ApiError::internal)

@@ -25,7 +25,8 @@ pub async fn drive<G: Ground>(db: &Db, flow: Flow, claim: &Claim, ground: &G) ->
     let mut cancelled = claim.cancel_at.is_some();
     let mut turns = 0;
     loop {
-        if cancelled && matches!(walk.next(), Next::Begin { way: Way::Run, .. }) {
+        // Not before anything is written: then there would be nothing to undo, and slots are promised already.
+        if cancelled && written > 0 && matches!(walk.next(), Next::Begin { way: Way::Run, .. }) {
             walk.interrupt(steps::Fail::new(Code::TaskCancelled.as_str(), "somebody wants it back"));
         }
         if walk.must_be_journalled() {

@@ -7,6 +7,8 @@ pub mod ground;
 pub mod journal;
 mod platform;
 #[cfg(test)]
+mod pretend;
+#[cfg(test)]
 mod proof;
 pub mod provision;
 pub mod release;

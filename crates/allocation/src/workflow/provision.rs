@@ -49,7 +49,8 @@ fn accept<'a, G: Ground>(ground: &'a G, why: &'a Why) -> Doing<'a> {
     })
 }
 
-/// The last act of the way back: nothing is held any more, and the tenant hears the end.
+/// The last act of the way back. Slots are promised before anything is begun, so what is held is let go of here, too;
+/// then the tenant hears the end.
 fn end<'a, G: Ground>(ground: &'a G, why: &'a Why) -> Doing<'a> {
     Box::pin(async move {
         let seen = ground.look().await?;
@@ -59,13 +60,21 @@ fn end<'a, G: Ground>(ground: &'a G, why: &'a Why) -> Doing<'a> {
                 ground.enter(AllocationState::Unwinding, reason, why).await?;
                 Err(Fail::after_ms(0))
             }
-            AllocationState::Unwinding if seen.cancelled => {
-                ground
-                    .enter(AllocationState::Cancelled, "taken back", &Why::default())
-                    .await
+            AllocationState::Unwinding => {
+                let_go(ground).await?;
+                match seen.cancelled {
+                    true => {
+                        ground
+                            .enter(AllocationState::Cancelled, "taken back", &Why::default())
+                            .await
+                    }
+                    false => ground.enter(AllocationState::Failed, reason, why).await,
+                }
             }
-            AllocationState::Unwinding => ground.enter(AllocationState::Failed, reason, why).await,
-            AllocationState::Releasing => ground.enter(AllocationState::Released, reason, why).await,
+            AllocationState::Releasing => {
+                let_go(ground).await?;
+                ground.enter(AllocationState::Released, reason, why).await
+            }
             AllocationState::Released | AllocationState::Failed | AllocationState::Cancelled => Ok(()),
             AllocationState::Active => Err(Fail::fatal(
                 Code::StateConflict,

@@ -221,7 +221,7 @@ async fn list(
 
 async fn create(session: &mut Session, wish: Create) -> Result<(), Failure> {
     let client = session.client()?;
-    let project_id = match &wish.project {
+    let project = match &wish.project {
         Some(typed) => Some(resolve(&client, Noun::Project, typed).await?),
         None => None,
     };
@@ -234,7 +234,7 @@ async fn create(session: &mut Session, wish: Create) -> Result<(), Failure> {
     }
     let image = wish.image.as_deref().map(str::parse).transpose();
     let body = AllocationCreate {
-        project_id: project_id.and_then(|id| id.parse().ok()),
+        project: project.and_then(|id| id.parse().ok()),
         sku: wish.sku,
         name: wish.name,
         image: image.map_err(|error| Failure::usage(format!("--image: {error}")))?,

@@ -2,6 +2,7 @@
 //! comes between.
 
 mod walk;
+mod ways_back;
 
 use base::testing::eventually;
 use dev::api::Api;
@@ -38,7 +39,7 @@ impl Market {
 
     pub(crate) fn wish() -> AllocationCreate {
         AllocationCreate {
-            project_id: None,
+            project: None,
             sku: dev::demo::SKU.to_owned(),
             name: None,
             image: None,
@@ -87,6 +88,17 @@ impl Market {
     pub(crate) async fn free(&self) -> usize {
         let slots = self.slots().await;
         slots.iter().filter(|slot| slot.state == SlotState::Free).count()
+    }
+
+    /// The host falls silent, as if somebody had pulled the plug.
+    pub(crate) async fn unplug(self) -> Self {
+        let Self { town, node, mut sim } = self;
+        let stopped = tokio::task::spawn_blocking(move || {
+            sim.stop();
+            sim
+        });
+        let sim = stopped.await.expect("stops");
+        Self { town, node, sim }
     }
 
     pub(crate) async fn close(self) {

@@ -18,7 +18,7 @@ use crate::value::{Name, SshKey};
 pub struct AllocationCreate {
     /// Not needed by whoever is in one project only.
     #[serde(default)]
-    pub project_id: Option<ProjectId>,
+    pub project: Option<ProjectId>,
     /// By name.
     pub sku: String,
     /// 1 to 64 characters, for people.

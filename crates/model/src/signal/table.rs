@@ -484,7 +484,7 @@ with_host_codes! { codes! {
         "Check that PostgreSQL runs and that --database-url is right."
 
     // Tenants and what they rent.
-    QuotaExceeded "quota_exceeded" 409 stop "project owner"
+    QuotaExceeded "quota_exceeded" 409 stop "caller"
         "The project may not have that much at once."
         "Release something, or ask an operator for a larger quota; `details` has the figures."
     NoCapacity "no_capacity" 409 retry "operator"
@@ -508,7 +508,7 @@ with_host_codes! { codes! {
     SshKeyMissing "ssh_key_missing" 422 stop "caller"
         "Nobody could log in: no SSH key was given and you have none stored."
         "Give one with --ssh-key, or store one with `gpuaas key add`."
-    LastOwner "last_owner" 409 stop "project owner"
+    LastOwner "last_owner" 409 stop "caller"
         "A project keeps at least one owner."
         "Make somebody else an owner first."
 
