@@ -13,13 +13,15 @@ use crate::EXE;
 use crate::abuse::refused;
 
 /// Every public route with a body, and an honest one for it.
-const TAKERS: [(&str, &str); 24] = [
+const TAKERS: [(&str, &str); 26] = [
     ("/v1/nodes", r#"{"name":"fine"}"#),
     ("/v1/nodes/{id}/enroll", "{}"),
     ("/v1/nodes/{id}/mode", r#"{"mode":"slice"}"#),
     ("/v1/nodes/{id}/drain", r#"{"reason":"a new disk"}"#),
     ("/v1/slots/{id}/reject", r#"{"reason":"broken"}"#),
     ("/v1/slots/{id}/quarantine", r#"{"reason":"odd"}"#),
+    ("/v1/slots/{id}/unreserve", r#"{"reason":"forgotten"}"#),
+    ("/v1/slots/{id}/disk-gone", r#"{"reason":"burnt"}"#),
     ("/v1/nodes/{id}/quarantine", r#"{"reason":"a look"}"#),
     ("/v1/nodes/{id}/unquarantine", r#"{"reason":"fine again"}"#),
     ("/v1/nodes/{id}/certificates/{serial}/revoke", r#"{"reason":"lost"}"#),
