@@ -1,20 +1,35 @@
+extension btree_gist
+function allocation_moved() a25d55018f0d9034273e196d7730f679
+function allocation_moves() 79fc9d86357ee8fb88206e781dd8bedf
+function allocation_slot_is_leased() a28a5ac9ec1357dae9f681455ff2d802
+function project_keeps_owner() 3c94b8da65f9250ccf5d86b8a2078a4e
+grant delete, insert, select on idempotency to gpuaas_app
 grant delete, insert, select on outbox to gpuaas_app
+grant delete, insert, select on project_member to gpuaas_app
 grant delete, insert, select on renewal_token to gpuaas_app
 grant delete, insert, select on slot to gpuaas_app
+grant delete, insert, select on ssh_key to gpuaas_app
 grant delete, insert, select on trust_rotation to gpuaas_app
 grant delete, insert, select, update on guest_telemetry to gpuaas_app
 grant delete, insert, select, update on node_session to gpuaas_app
 grant delete, insert, select, update on task to gpuaas_app
+grant insert (allocation_id, since, slot_id) on allocation_slot to gpuaas_app
 grant insert (clean, created_at, disk_serial, disk_size_bytes, disk_wwn, kind, op_id, proof, slot_id, subject, task_id) on slot_proof to gpuaas_app
 grant insert (code, reason, since, slot_id) on slot_quarantine to gpuaas_app
 grant insert (op_id, since, slot_id, task_id) on slot_dirt to gpuaas_app
+grant insert (project_id) on quota to gpuaas_app
 grant insert, select on audit to gpuaas_app
 grant insert, select on audit_seal to gpuaas_sealer
 grant insert, select on image_catalogue to gpuaas_app
 grant insert, select on installation to gpuaas_app
 grant insert, select on intent to gpuaas_app
 grant insert, select on lease to gpuaas_app
+grant insert, select on project to gpuaas_app
+grant insert, select on sku to gpuaas_app
+grant insert, select on sku_version to gpuaas_app
 grant insert, select on trust_bundle to gpuaas_app
+grant insert, select on workflow_step to gpuaas_app
+grant insert, select, update on allocation to gpuaas_app
 grant insert, select, update on api_token to gpuaas_app
 grant insert, select, update on app_user to gpuaas_app
 grant insert, select, update on audit_head to gpuaas_sealer
@@ -23,18 +38,27 @@ grant insert, select, update on enrolment to gpuaas_app
 grant insert, select, update on node to gpuaas_app
 grant insert, select, update on node_held to gpuaas_app
 grant insert, select, update on node_topology to gpuaas_app
+grant insert, select, update on workflow to gpuaas_app
+grant select on allocation_slot to gpuaas_app
+grant select on allocation_transition to gpuaas_app
 grant select on audit to gpuaas_sealer
 grant select on audit_head to gpuaas_app
 grant select on audit_seal to gpuaas_app
+grant select on quota to gpuaas_app
 grant select on schema_migration to gpuaas_app
 grant select on slot_dirt to gpuaas_app
 grant select on slot_proof to gpuaas_app
 grant select on slot_quarantine to gpuaas_app
+grant select on usage_span to gpuaas_app
+grant update (allocations, max_ttl_hours, slots, slots_per_sku, spend_per_day_micro, terminals, version) on quota to gpuaas_app
 grant update (approved_at, approved_by, baseline, blockers, dirty_op, disk_gone_at, fault, fault_detail, fault_since, gpu, lease_id, mac_address, memory_mib, numa_node, nvme_device, private_ip, quarantine_no, seen_at, slot_index, state, state_reason, state_since, vcpu_count, version, warnings) on slot to gpuaas_app
 grant update (end_reason, ended_at) on lease to gpuaas_app
 grant update (ended_at, ended_by) on slot_quarantine to gpuaas_app
 grant update (ended_at, ended_by, ended_kind, ended_op) on slot_dirt to gpuaas_app
+grant update (images, version, visible) on sku to gpuaas_app
+grant update (proven_until) on usage_span to gpuaas_app
 grant update (published_at, seq) on outbox to gpuaas_app
+grant update (role, since) on project_member to gpuaas_app
 grant update (withdrawn_at) on intent to gpuaas_app
 grant usage on sequence slot_no to gpuaas_app
 grant usage on sequence task_fence to gpuaas_app
@@ -42,6 +66,88 @@ sequence image_catalogue_no_seq owner gpuaas_owner
 sequence outbox_drawn_seq owner gpuaas_owner
 sequence slot_no owner gpuaas_owner
 sequence task_fence owner gpuaas_owner
+table allocation column cancel_asked_at timestamp with time zone
+table allocation column code text
+table allocation column correlation_id uuid not null
+table allocation column created_at timestamp with time zone not null
+table allocation column creator_id uuid not null
+table allocation column currency text not null
+table allocation column deadline_at timestamp with time zone
+table allocation column default_username text
+table allocation column detail text
+table allocation column ended_at timestamp with time zone
+table allocation column ends_at timestamp with time zone
+table allocation column forced boolean not null default false
+table allocation column generation integer not null default 1
+table allocation column id uuid not null
+table allocation column intent_sha256 bytea not null
+table allocation column kind text not null
+table allocation column name text
+table allocation column node_id uuid not null
+table allocation column power text
+table allocation column power_task uuid
+table allocation column private_ip text
+table allocation column project_id uuid not null
+table allocation column rate_micro_per_hour bigint not null
+table allocation column request jsonb not null
+table allocation column sku_id uuid not null
+table allocation column sku_version integer not null
+table allocation column slots integer not null
+table allocation column state text not null
+table allocation column state_by text not null
+table allocation column state_reason text not null
+table allocation column state_since timestamp with time zone not null
+table allocation column stuck_at text
+table allocation column stuck_code text
+table allocation column stuck_since timestamp with time zone
+table allocation column version bigint not null default 1
+table allocation column waiting_code text
+table allocation column waiting_since timestamp with time zone
+table allocation constraint allocation_creator_id_fkey FOREIGN KEY (creator_id) REFERENCES app_user(id)
+table allocation constraint allocation_deadline CHECK (((state <> ALL (ARRAY['requested'::text, 'provisioning'::text, 'unwinding'::text, 'releasing'::text])) OR (deadline_at IS NOT NULL)))
+table allocation constraint allocation_ended CHECK (((state = ANY (ARRAY['released'::text, 'failed'::text, 'cancelled'::text])) = (ended_at IS NOT NULL)))
+table allocation constraint allocation_generation_check CHECK ((generation > 0))
+table allocation constraint allocation_kind_check CHECK ((kind = ANY (ARRAY['slice'::text, 'machine'::text])))
+table allocation constraint allocation_name_check CHECK (((length(name) >= 1) AND (length(name) <= 64)))
+table allocation constraint allocation_node_id_fkey FOREIGN KEY (node_id) REFERENCES node(id)
+table allocation constraint allocation_pkey PRIMARY KEY (id)
+table allocation constraint allocation_power_check CHECK ((power = ANY (ARRAY['running'::text, 'off'::text])))
+table allocation constraint allocation_project_id_fkey FOREIGN KEY (project_id) REFERENCES quota(project_id)
+table allocation constraint allocation_rate_micro_per_hour_check CHECK (((rate_micro_per_hour >= 0) AND (rate_micro_per_hour < '9007199254740992'::bigint)))
+table allocation constraint allocation_sku_id_sku_version_fkey FOREIGN KEY (sku_id, sku_version) REFERENCES sku_version(sku_id, version)
+table allocation constraint allocation_slots_check CHECK (((slots >= 0) AND (slots <= 16)))
+table allocation constraint allocation_state CHECK ((state = ANY (ARRAY['requested'::text, 'provisioning'::text, 'unwinding'::text, 'active'::text, 'releasing'::text, 'released'::text, 'failed'::text, 'cancelled'::text])))
+table allocation constraint allocation_stuck CHECK ((num_nonnulls(stuck_since, stuck_code, stuck_at) = ANY (ARRAY[0, 3])))
+table allocation index CREATE INDEX allocation_by_project ON public.allocation USING btree (project_id, created_at DESC, id DESC)
+table allocation index CREATE INDEX allocation_by_time ON public.allocation USING btree (created_at DESC, id DESC)
+table allocation index CREATE INDEX allocation_expiring ON public.allocation USING btree (ends_at) WHERE ((state = 'active'::text) AND (ends_at IS NOT NULL))
+table allocation index CREATE INDEX allocation_live_sku ON public.allocation USING btree (project_id, sku_id) WHERE (ended_at IS NULL)
+table allocation index CREATE INDEX allocation_overdue ON public.allocation USING btree (deadline_at) WHERE ((ended_at IS NULL) AND (deadline_at IS NOT NULL))
+table allocation index CREATE UNIQUE INDEX allocation_pkey ON public.allocation USING btree (id)
+table allocation owner gpuaas_owner
+table allocation_slot column allocation_id uuid not null
+table allocation_slot column ended_at timestamp with time zone
+table allocation_slot column since timestamp with time zone not null
+table allocation_slot column slot_id uuid not null
+table allocation_slot constraint allocation_slot_allocation_id_fkey FOREIGN KEY (allocation_id) REFERENCES allocation(id)
+table allocation_slot constraint allocation_slot_pkey PRIMARY KEY (allocation_id, slot_id)
+table allocation_slot constraint allocation_slot_slot_id_fkey FOREIGN KEY (slot_id) REFERENCES slot(id)
+table allocation_slot index CREATE UNIQUE INDEX allocation_slot_once ON public.allocation_slot USING btree (slot_id) WHERE (ended_at IS NULL)
+table allocation_slot index CREATE UNIQUE INDEX allocation_slot_pkey ON public.allocation_slot USING btree (allocation_id, slot_id)
+table allocation_slot owner gpuaas_owner
+table allocation_transition column actor text not null
+table allocation_transition column allocation_id uuid not null
+table allocation_transition column at timestamp with time zone not null
+table allocation_transition column code text
+table allocation_transition column correlation_id uuid not null
+table allocation_transition column from_state text
+table allocation_transition column reason text not null
+table allocation_transition column to_state text not null
+table allocation_transition column version bigint not null
+table allocation_transition constraint allocation_transition_allocation_id_fkey FOREIGN KEY (allocation_id) REFERENCES allocation(id)
+table allocation_transition constraint allocation_transition_pkey PRIMARY KEY (allocation_id, version)
+table allocation_transition index CREATE UNIQUE INDEX allocation_transition_pkey ON public.allocation_transition USING btree (allocation_id, version)
+table allocation_transition owner gpuaas_owner
 table api_token column created_at timestamp with time zone not null
 table api_token column expires_at timestamp with time zone not null
 table api_token column id uuid not null
@@ -158,6 +264,19 @@ table guest_telemetry constraint guest_telemetry_node_id_fkey FOREIGN KEY (node_
 table guest_telemetry constraint guest_telemetry_pkey PRIMARY KEY (allocation_id)
 table guest_telemetry index CREATE UNIQUE INDEX guest_telemetry_pkey ON public.guest_telemetry USING btree (allocation_id)
 table guest_telemetry owner gpuaas_owner
+table idempotency column answer jsonb not null
+table idempotency column body_sha256 bytea not null
+table idempotency column created_at timestamp with time zone not null
+table idempotency column key text not null
+table idempotency column route text not null
+table idempotency column status integer not null
+table idempotency column user_id uuid not null
+table idempotency constraint idempotency_body_sha256_check CHECK ((length(body_sha256) = 32))
+table idempotency constraint idempotency_key_check CHECK ((key ~ '^[A-Za-z0-9_-]{1,64}$'::text))
+table idempotency constraint idempotency_pkey PRIMARY KEY (user_id, route, key)
+table idempotency index CREATE INDEX idempotency_by_time ON public.idempotency USING btree (created_at)
+table idempotency index CREATE UNIQUE INDEX idempotency_pkey ON public.idempotency USING btree (user_id, route, key)
+table idempotency owner gpuaas_owner
 table image_catalogue column created_at timestamp with time zone not null
 table image_catalogue column document bytea not null
 table image_catalogue column no bigint not null
@@ -317,6 +436,50 @@ table outbox index CREATE INDEX outbox_unstamped ON public.outbox USING btree (d
 table outbox index CREATE UNIQUE INDEX outbox_pkey ON public.outbox USING btree (id)
 table outbox index CREATE UNIQUE INDEX outbox_seq_key ON public.outbox USING btree (seq)
 table outbox owner gpuaas_owner
+table project column created_at timestamp with time zone not null
+table project column id uuid not null
+table project column name text not null
+table project column version bigint not null default 1
+table project constraint project_name_check CHECK ((name ~ '^[a-z0-9][a-z0-9-]{0,62}$'::text))
+table project constraint project_name_key UNIQUE (name)
+table project constraint project_pkey PRIMARY KEY (id)
+table project index CREATE INDEX project_by_time ON public.project USING btree (created_at DESC, id DESC)
+table project index CREATE UNIQUE INDEX project_name_key ON public.project USING btree (name)
+table project index CREATE UNIQUE INDEX project_pkey ON public.project USING btree (id)
+table project owner gpuaas_owner
+table project_member column project_id uuid not null
+table project_member column role text not null
+table project_member column since timestamp with time zone not null
+table project_member column user_id uuid not null
+table project_member constraint project_member_pkey PRIMARY KEY (project_id, user_id)
+table project_member constraint project_member_project_id_fkey FOREIGN KEY (project_id) REFERENCES project(id)
+table project_member constraint project_member_role_check CHECK ((role = ANY (ARRAY['viewer'::text, 'member'::text, 'admin'::text, 'owner'::text])))
+table project_member constraint project_member_user_id_fkey FOREIGN KEY (user_id) REFERENCES app_user(id)
+table project_member index CREATE INDEX project_member_by_user ON public.project_member USING btree (user_id, project_id)
+table project_member index CREATE UNIQUE INDEX project_member_pkey ON public.project_member USING btree (project_id, user_id)
+table project_member owner gpuaas_owner
+table quota column allocations integer not null default 8
+table quota column allocations_used integer not null default 0
+table quota column max_ttl_hours integer
+table quota column project_id uuid not null
+table quota column slots integer not null default 8
+table quota column slots_per_sku integer
+table quota column slots_used integer not null default 0
+table quota column spend_per_day_micro bigint
+table quota column terminals integer not null default 10
+table quota column version bigint not null default 1
+table quota constraint quota_allocations_check CHECK ((allocations >= 0))
+table quota constraint quota_allocations_used_check CHECK ((allocations_used >= 0))
+table quota constraint quota_max_ttl_hours_check CHECK ((max_ttl_hours > 0))
+table quota constraint quota_pkey PRIMARY KEY (project_id)
+table quota constraint quota_project_id_fkey FOREIGN KEY (project_id) REFERENCES project(id)
+table quota constraint quota_slots_check CHECK ((slots >= 0))
+table quota constraint quota_slots_per_sku_check CHECK ((slots_per_sku >= 0))
+table quota constraint quota_slots_used_check CHECK ((slots_used >= 0))
+table quota constraint quota_spend_per_day_micro_check CHECK ((spend_per_day_micro >= 0))
+table quota constraint quota_terminals_check CHECK ((terminals >= 0))
+table quota index CREATE UNIQUE INDEX quota_pkey ON public.quota USING btree (project_id)
+table quota owner gpuaas_owner
 table renewal_token column expires_at timestamp with time zone not null
 table renewal_token column jti text not null
 table renewal_token constraint renewal_token_pkey PRIMARY KEY (jti)
@@ -329,6 +492,49 @@ table schema_migration column version integer not null
 table schema_migration constraint schema_migration_pkey PRIMARY KEY (version)
 table schema_migration index CREATE UNIQUE INDEX schema_migration_pkey ON public.schema_migration USING btree (version)
 table schema_migration owner gpuaas_owner
+table sku column created_at timestamp with time zone not null
+table sku column fabric boolean not null
+table sku column gpu_count integer not null
+table sku column gpu_model text not null
+table sku column id uuid not null
+table sku column images jsonb not null
+table sku column kind text not null
+table sku column memory_mib bigint not null
+table sku column name text not null
+table sku column nvme_gib bigint not null
+table sku column slots integer not null
+table sku column vcpu integer not null
+table sku column version integer not null default 1
+table sku column visible boolean not null default true
+table sku constraint sku_check CHECK (((kind = 'slice'::text) = (slots > 0)))
+table sku constraint sku_gpu_count_check CHECK (((gpu_count >= 0) AND (gpu_count <= 64)))
+table sku constraint sku_gpu_model_check CHECK (((length(gpu_model) >= 1) AND (length(gpu_model) <= 64)))
+table sku constraint sku_has_price FOREIGN KEY (id, version) REFERENCES sku_version(sku_id, version) DEFERRABLE INITIALLY DEFERRED
+table sku constraint sku_kind_check CHECK ((kind = ANY (ARRAY['slice'::text, 'machine'::text])))
+table sku constraint sku_memory_mib_check CHECK ((memory_mib > 0))
+table sku constraint sku_name_check CHECK ((name ~ '^[a-z0-9][a-z0-9.-]{0,62}$'::text))
+table sku constraint sku_name_key UNIQUE (name)
+table sku constraint sku_nvme_gib_check CHECK ((nvme_gib >= 0))
+table sku constraint sku_pkey PRIMARY KEY (id)
+table sku constraint sku_slots_check CHECK (((slots >= 0) AND (slots <= 16)))
+table sku constraint sku_vcpu_check CHECK ((vcpu > 0))
+table sku index CREATE INDEX sku_by_time ON public.sku USING btree (created_at DESC, id DESC)
+table sku index CREATE UNIQUE INDEX sku_name_key ON public.sku USING btree (name)
+table sku index CREATE UNIQUE INDEX sku_pkey ON public.sku USING btree (id)
+table sku owner gpuaas_owner
+table sku_version column created_at timestamp with time zone not null
+table sku_version column created_by text not null
+table sku_version column currency text not null
+table sku_version column price_micro_per_hour bigint not null
+table sku_version column sku_id uuid not null
+table sku_version column version integer not null
+table sku_version constraint sku_version_currency_check CHECK ((currency ~ '^[A-Z]{3}$'::text))
+table sku_version constraint sku_version_pkey PRIMARY KEY (sku_id, version)
+table sku_version constraint sku_version_price_micro_per_hour_check CHECK (((price_micro_per_hour >= 0) AND (price_micro_per_hour < '9007199254740992'::bigint)))
+table sku_version constraint sku_version_sku_id_fkey FOREIGN KEY (sku_id) REFERENCES sku(id)
+table sku_version constraint sku_version_version_check CHECK ((version > 0))
+table sku_version index CREATE UNIQUE INDEX sku_version_pkey ON public.sku_version USING btree (sku_id, version)
+table sku_version owner gpuaas_owner
 table slot column approved_at timestamp with time zone
 table slot column approved_by text
 table slot column baseline jsonb
@@ -488,6 +694,19 @@ table slot_quarantine index CREATE UNIQUE INDEX slot_quarantine_no_slot_id_key O
 table slot_quarantine index CREATE UNIQUE INDEX slot_quarantine_open ON public.slot_quarantine USING btree (slot_id) WHERE (ended_by IS NULL)
 table slot_quarantine index CREATE UNIQUE INDEX slot_quarantine_pkey ON public.slot_quarantine USING btree (no)
 table slot_quarantine owner gpuaas_owner
+table ssh_key column created_at timestamp with time zone not null
+table ssh_key column id uuid not null
+table ssh_key column name text not null
+table ssh_key column public_key text not null
+table ssh_key column user_id uuid not null
+table ssh_key constraint ssh_key_name_check CHECK (((length(name) >= 1) AND (length(name) <= 64)))
+table ssh_key constraint ssh_key_pkey PRIMARY KEY (id)
+table ssh_key constraint ssh_key_public_key_check CHECK ((length(public_key) <= 16384))
+table ssh_key constraint ssh_key_user_id_fkey FOREIGN KEY (user_id) REFERENCES app_user(id)
+table ssh_key constraint ssh_key_user_id_name_key UNIQUE (user_id, name)
+table ssh_key index CREATE UNIQUE INDEX ssh_key_pkey ON public.ssh_key USING btree (id)
+table ssh_key index CREATE UNIQUE INDEX ssh_key_user_id_name_key ON public.ssh_key USING btree (user_id, name)
+table ssh_key owner gpuaas_owner
 table task column actor_ref text not null
 table task column cancel_at timestamp with time zone
 table task column code text
@@ -555,3 +774,58 @@ table trust_rotation constraint trust_rotation_pkey PRIMARY KEY (purpose)
 table trust_rotation constraint trust_rotation_purpose_check CHECK ((purpose = ANY (ARRAY['slice'::text, 'allocation'::text, 'terminal'::text, 'oci'::text, 'diag'::text])))
 table trust_rotation index CREATE UNIQUE INDEX trust_rotation_pkey ON public.trust_rotation USING btree (purpose)
 table trust_rotation owner gpuaas_owner
+table usage_span column allocation_id uuid not null
+table usage_span column charged_until timestamp with time zone not null
+table usage_span column end_reason text
+table usage_span column id uuid not null default gen_random_uuid()
+table usage_span column proven_until timestamp with time zone not null
+table usage_span column quantity integer not null
+table usage_span column rate_micro_per_hour bigint not null
+table usage_span column sku_id uuid not null
+table usage_span column sku_version integer not null
+table usage_span column span tstzrange not null
+table usage_span constraint usage_span_allocation_id_fkey FOREIGN KEY (allocation_id) REFERENCES allocation(id)
+table usage_span constraint usage_span_ended CHECK (((end_reason IS NULL) = upper_inf(span)))
+table usage_span constraint usage_span_once EXCLUDE USING gist (allocation_id WITH =, span WITH &&)
+table usage_span constraint usage_span_pkey PRIMARY KEY (id)
+table usage_span constraint usage_span_quantity_check CHECK ((quantity > 0))
+table usage_span constraint usage_span_rate_micro_per_hour_check CHECK ((rate_micro_per_hour >= 0))
+table usage_span constraint usage_span_sku_id_sku_version_fkey FOREIGN KEY (sku_id, sku_version) REFERENCES sku_version(sku_id, version)
+table usage_span index CREATE INDEX usage_span_once ON public.usage_span USING gist (allocation_id, span)
+table usage_span index CREATE UNIQUE INDEX usage_span_open ON public.usage_span USING btree (allocation_id) WHERE (end_reason IS NULL)
+table usage_span index CREATE UNIQUE INDEX usage_span_pkey ON public.usage_span USING btree (id)
+table usage_span owner gpuaas_owner
+table workflow column allocation_id uuid not null
+table workflow column cancel_at timestamp with time zone
+table workflow column created_at timestamp with time zone not null
+table workflow column due_at timestamp with time zone not null
+table workflow column ended_at timestamp with time zone
+table workflow column epoch bigint not null default 0
+table workflow column error jsonb
+table workflow column flow text not null
+table workflow column id uuid not null
+table workflow column lease_until timestamp with time zone not null
+table workflow column state text not null
+table workflow column wait_reason text
+table workflow column waits_for uuid
+table workflow constraint workflow_allocation_id_fkey FOREIGN KEY (allocation_id) REFERENCES allocation(id)
+table workflow constraint workflow_ended CHECK (((state = ANY (ARRAY['done'::text, 'undone'::text])) = (ended_at IS NOT NULL)))
+table workflow constraint workflow_pkey PRIMARY KEY (id)
+table workflow constraint workflow_state_check CHECK ((state = ANY (ARRAY['running'::text, 'undoing'::text, 'done'::text, 'undone'::text, 'stuck'::text])))
+table workflow index CREATE INDEX workflow_by_allocation ON public.workflow USING btree (allocation_id, created_at)
+table workflow index CREATE INDEX workflow_due ON public.workflow USING btree (due_at) WHERE (state = ANY (ARRAY['running'::text, 'undoing'::text]))
+table workflow index CREATE INDEX workflow_waits ON public.workflow USING btree (waits_for) WHERE ((state = ANY (ARRAY['running'::text, 'undoing'::text])) AND (waits_for IS NOT NULL))
+table workflow index CREATE UNIQUE INDEX workflow_pkey ON public.workflow USING btree (id)
+table workflow owner gpuaas_owner
+table workflow_step column at timestamp with time zone not null
+table workflow_step column record jsonb not null
+table workflow_step column seq integer not null
+table workflow_step column workflow_id uuid not null
+table workflow_step constraint workflow_step_pkey PRIMARY KEY (workflow_id, seq)
+table workflow_step constraint workflow_step_workflow_id_fkey FOREIGN KEY (workflow_id) REFERENCES workflow(id)
+table workflow_step index CREATE UNIQUE INDEX workflow_step_pkey ON public.workflow_step USING btree (workflow_id, seq)
+table workflow_step owner gpuaas_owner
+trigger CREATE TRIGGER allocation_moved AFTER INSERT OR UPDATE ON public.allocation FOR EACH ROW EXECUTE FUNCTION allocation_moved()
+trigger CREATE TRIGGER allocation_moves BEFORE INSERT OR UPDATE ON public.allocation FOR EACH ROW EXECUTE FUNCTION allocation_moves()
+trigger CREATE TRIGGER allocation_slot_is_leased BEFORE INSERT ON public.allocation_slot FOR EACH ROW EXECUTE FUNCTION allocation_slot_is_leased()
+trigger CREATE TRIGGER project_keeps_owner AFTER DELETE OR UPDATE ON public.project_member FOR EACH ROW EXECUTE FUNCTION project_keeps_owner()

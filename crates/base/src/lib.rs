@@ -10,6 +10,7 @@ pub mod config;
 pub mod cores;
 pub mod db;
 pub mod http;
+pub mod idempotency;
 pub mod logs;
 pub mod metrics;
 pub mod open_files;

@@ -27,16 +27,19 @@ pub enum Topic {
     Revoked,
     /// The signing-key manifest changed.
     Trust,
+    /// A workflow was begun, or somebody wants one stopped or tried again.
+    Workflows,
 }
 
 impl Topic {
-    pub const ALL: [Topic; 6] = [
+    pub const ALL: [Topic; 7] = [
         Topic::Tasks,
         Topic::Progress,
         Topic::Outbox,
         Topic::Events,
         Topic::Revoked,
         Topic::Trust,
+        Topic::Workflows,
     ];
 
     pub const fn as_str(self) -> &'static str {
@@ -47,6 +50,7 @@ impl Topic {
             Topic::Events => "events",
             Topic::Revoked => "revoked",
             Topic::Trust => "trust",
+            Topic::Workflows => "workflows",
         }
     }
 

@@ -15,6 +15,7 @@ use crate::config::Settings;
 use crate::failure::{Exit, Failure};
 
 const CORRELATION: HeaderName = HeaderName::from_static("x-correlation-id");
+const IDEMPOTENCY: HeaderName = HeaderName::from_static("idempotency-key");
 /// The largest page that the API gives.
 pub(crate) const PAGE: usize = 200;
 const MAX_BODY: usize = 8 << 20;
@@ -89,6 +90,22 @@ impl Client {
             .json(body)
             .map_err(|error| broken(self.base(), &error))?;
         self.send(request, true).await
+    }
+
+    /// For what must not happen twice: under a key of its own, so that whoever repeats it gets the same answer.
+    pub(crate) async fn post_once(&self, path: &str, body: &impl Serialize) -> Result<Value, Failure> {
+        let request = self
+            .http
+            .post(path)
+            .json(body)
+            .map_err(|error| broken(self.base(), &error))?;
+        let key = Uuid::new_v4().simple().to_string();
+        let value = HeaderValue::from_str(&key).map_err(|_| Failure::usage("no usable idempotency key"))?;
+        self.send(request.header(IDEMPOTENCY, value), true).await
+    }
+
+    pub(crate) async fn delete(&self, path: &str) -> Result<Value, Failure> {
+        self.send(self.http.request(http::Method::DELETE, path), true).await
     }
 
     /// The newest `most` items, however many pages they take; `next` tells whether there are more.

@@ -2,7 +2,7 @@
 //! or a name. Looked up in the caller's own list, because the API takes exact ids only. Refuses to guess: two that
 //! fit are an error that shows both.
 
-use model::id::{NodeId, SlotId, TaskId, TokenId};
+use model::id::{AllocationId, KeyId, NodeId, ProjectId, SkuId, SlotId, TaskId, TokenId};
 use model::signal::Code;
 use serde_json::Value;
 
@@ -13,14 +13,18 @@ use crate::output::text;
 /// What can be named on a command line.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Noun {
+    Allocation,
+    Key,
     Node,
+    Project,
+    Sku,
     Slot,
     Task,
     Token,
 }
 
 /// Kinds of ids that a person may hold in the hand, to say clearly which one this is.
-const KINDS: [(&str, &str); 10] = [
+const KINDS: [(&str, &str); 13] = [
     ("node", "a node"),
     ("slot", "a slot"),
     ("task", "a task"),
@@ -28,6 +32,9 @@ const KINDS: [(&str, &str); 10] = [
     ("op", "an operation"),
     ("user", "a user"),
     ("alloc", "an allocation"),
+    ("proj", "a project"),
+    ("sku", "a SKU"),
+    ("key", "a key"),
     ("aud", "an audit row"),
     ("sess", "a session"),
     ("enr", "an enrolment"),
@@ -40,7 +47,11 @@ pub(crate) const SHORTEST: usize = 6;
 impl Noun {
     pub(crate) const fn prefix(self) -> &'static str {
         match self {
+            Self::Allocation => AllocationId::PREFIX,
+            Self::Key => KeyId::PREFIX,
             Self::Node => NodeId::PREFIX,
+            Self::Project => ProjectId::PREFIX,
+            Self::Sku => SkuId::PREFIX,
             Self::Slot => SlotId::PREFIX,
             Self::Task => TaskId::PREFIX,
             Self::Token => TokenId::PREFIX,
@@ -49,7 +60,11 @@ impl Noun {
 
     pub(crate) const fn word(self) -> &'static str {
         match self {
+            Self::Allocation => "allocation",
+            Self::Key => "key",
             Self::Node => "node",
+            Self::Project => "project",
+            Self::Sku => "sku",
             Self::Slot => "slot",
             Self::Task => "task",
             Self::Token => "token",
@@ -58,7 +73,11 @@ impl Noun {
 
     pub(crate) const fn path(self) -> &'static str {
         match self {
+            Self::Allocation => "/v1/allocations",
+            Self::Key => "/v1/keys",
             Self::Node => "/v1/nodes",
+            Self::Project => "/v1/projects",
+            Self::Sku => "/v1/skus",
             Self::Slot => "/v1/slots",
             Self::Task => "/v1/tasks",
             Self::Token => "/v1/tokens",
@@ -67,14 +86,18 @@ impl Noun {
 
     const fn has_names(self) -> bool {
         match self {
-            Self::Node | Self::Token => true,
+            Self::Allocation | Self::Key | Self::Node | Self::Project | Self::Sku | Self::Token => true,
             Self::Slot | Self::Task => false,
         }
     }
 
     fn parses(self, text: &str) -> bool {
         match self {
+            Self::Allocation => text.parse::<AllocationId>().is_ok(),
+            Self::Key => text.parse::<KeyId>().is_ok(),
             Self::Node => text.parse::<NodeId>().is_ok(),
+            Self::Project => text.parse::<ProjectId>().is_ok(),
+            Self::Sku => text.parse::<SkuId>().is_ok(),
             Self::Slot => text.parse::<SlotId>().is_ok(),
             Self::Task => text.parse::<TaskId>().is_ok(),
             Self::Token => text.parse::<TokenId>().is_ok(),

@@ -1,6 +1,7 @@
 //! What a person or a script can ask of gpuaas: one enum, one match. Promises exit codes and output shapes that do
 //! not change under a script's feet; refuses to do anything destructive without being told twice.
 
+mod allocation;
 mod audit;
 mod auth;
 mod authorities;
@@ -14,11 +15,14 @@ mod explain;
 mod failure;
 mod ids;
 mod image;
+mod key;
 mod node;
 mod output;
+mod project;
 mod secret;
 mod session;
 mod settings;
+mod sku;
 mod slot;
 mod task;
 mod thread;
@@ -83,6 +87,18 @@ struct Global {
 
 #[derive(Subcommand)]
 enum Noun {
+    /// What you rent: ask for it, watch it, give it back
+    #[command(subcommand, visible_alias = "alloc")]
+    Allocation(allocation::Verb),
+    /// Projects, who is in them, and what they may have at once
+    #[command(subcommand)]
+    Project(project::Verb),
+    /// What can be rented, and for how much
+    #[command(subcommand)]
+    Sku(sku::Verb),
+    /// Your SSH keys: what your machines let in
+    #[command(subcommand)]
+    Key(key::Verb),
     /// Hosts: let them in, look at them, take them out of use
     #[command(subcommand)]
     Node(node::Verb),
@@ -137,6 +153,10 @@ pub async fn run(args: impl IntoIterator<Item = impl Into<OsString>>, mut env: E
         Err((failure, mut env)) => return ended(&failure, wants_json, false, &mut env),
     };
     let done = match cli.noun {
+        Noun::Allocation(verb) => allocation::run(verb, &mut session).await,
+        Noun::Project(verb) => project::run(verb, &mut session).await,
+        Noun::Sku(verb) => sku::run(verb, &mut session).await,
+        Noun::Key(verb) => key::run(verb, &mut session).await,
         Noun::Node(verb) => node::run(verb, &mut session).await,
         Noun::Slot(verb) => slot::run(verb, &mut session).await,
         Noun::Task(verb) => task::run(verb, &mut session).await,

@@ -25,7 +25,7 @@ pub(crate) use findings::FINDINGS;
 use lines::Lines;
 #[cfg(test)]
 pub(crate) use phases::PHASES;
-pub(crate) use phases::show as show_phases;
+pub(crate) use phases::{running as running_phase, show as show_phases};
 
 /// Below the silence after which proxies cut a connection.
 const WAIT_S: u64 = 10;

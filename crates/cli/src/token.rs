@@ -37,7 +37,7 @@ pub(crate) enum Verb {
     Create {
         /// To recognise it by
         name: String,
-        /// What it may do: admin, operator, support or auditor; several with commas
+        /// What it may do: admin, operator, support, auditor, finance or project; several with commas
         #[arg(long = "scope", value_delimiter = ',', required = true, value_name = "SCOPE")]
         scopes: Vec<Scope>,
         /// How long it lives

@@ -26,7 +26,7 @@ pub async fn one_shot(flags: Flags, work: impl AsyncFnOnce(&App) -> anyhow::Resu
 /// Runs roles until told to stop.
 pub async fn run(roles: &[Role], mut config: Config) -> anyhow::Result<()> {
     logs::init(&config)?;
-    metrics::install(&[fleet::metrics::METRICS]);
+    metrics::install(&[fleet::metrics::METRICS, allocation::metrics::METRICS]);
     let stop = Stop::on_signals()?;
     let files = base::open_files::raise();
     tracing::info!(files, "open files allowed");

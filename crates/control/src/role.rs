@@ -13,15 +13,18 @@ pub enum Role {
     Api,
     /// Gives events their order and passes them on.
     OutboxRelay,
+    /// Goes on with the workflows behind allocations, and looks after their deadlines.
+    ProvisioningWorker,
 }
 
 impl Role {
-    pub const ALL: [Role; 2] = [Role::Api, Role::OutboxRelay];
+    pub const ALL: [Role; 3] = [Role::Api, Role::OutboxRelay, Role::ProvisioningWorker];
 
     pub const fn as_str(self) -> &'static str {
         match self {
             Role::Api => "api",
             Role::OutboxRelay => "outbox-relay",
+            Role::ProvisioningWorker => "provisioning-worker",
         }
     }
 
@@ -29,6 +32,7 @@ impl Role {
         match self {
             Role::Api => roles::api::run(app, stop).await,
             Role::OutboxRelay => roles::outbox_relay::run(app, stop).await,
+            Role::ProvisioningWorker => roles::provisioning_worker::run(app, stop).await,
         }
     }
 }

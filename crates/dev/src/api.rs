@@ -7,6 +7,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use wire::http::{Client, Response};
 
+const IDEMPOTENCY: http::HeaderName = http::HeaderName::from_static("idempotency-key");
+
 #[derive(Clone)]
 pub struct Api {
     client: Client,
@@ -54,6 +56,27 @@ impl Api {
 
     pub async fn post<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> anyhow::Result<T> {
         read(self.call(Method::POST, path, Some(body)).await?)
+    }
+
+    /// Under a key of the caller's own: asked twice it is asked once.
+    pub async fn post_as<T: DeserializeOwned>(
+        &self,
+        key: &str,
+        path: &str,
+        body: &impl Serialize,
+    ) -> anyhow::Result<T> {
+        read(self.call_as(key, path, body).await?)
+    }
+
+    /// The same, whatever the answer is.
+    pub async fn call_as(&self, key: &str, path: &str, body: &impl Serialize) -> anyhow::Result<Response> {
+        let bearer = HeaderValue::from_str(&format!("Bearer {}", self.token))?;
+        let request = self
+            .client
+            .request(Method::POST, path)
+            .header(header::AUTHORIZATION, bearer);
+        let request = request.header(IDEMPOTENCY, HeaderValue::from_str(key)?);
+        Ok(request.json(body)?.send().await?)
     }
 
     /// Whatever the answer is.

@@ -7,6 +7,7 @@ pub mod bench;
 pub mod children;
 pub mod crowd;
 pub mod daemon;
+pub mod demo;
 pub mod dice;
 pub mod figures;
 pub mod front;

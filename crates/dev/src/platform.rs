@@ -85,8 +85,9 @@ impl Platform {
             this.apps.push(app);
             this.replicas.push(replica);
         }
-        let relay = Role::OutboxRelay.run(this.apps[0].clone(), this.stop.clone());
-        this.roles.spawn(relay);
+        for role in [Role::OutboxRelay, Role::ProvisioningWorker] {
+            this.roles.spawn(role.run(this.apps[0].clone(), this.stop.clone()));
+        }
         Ok(this)
     }
 

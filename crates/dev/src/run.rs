@@ -61,6 +61,7 @@ pub async fn run(wish: Wish, stop: Stop) -> anyhow::Result<Ended> {
     for (index, profile) in wish.nodes.iter().enumerate() {
         nodes.push(node(&wish, &state, &api, index, *profile, &stop).await?);
     }
+    catalog(&api).await?;
     state.announce(&Running {
         url: platform.public_urls[0].clone(),
         token: api.token().to_owned(),
@@ -233,6 +234,24 @@ async fn node(
     Ok(running)
 }
 
+/// Something to rent, and a project to rent it in. Money comes later: nothing is charged.
+async fn catalog(api: &Api) -> anyhow::Result<()> {
+    let since = Instant::now();
+    let (project, sku) = crate::demo::ensure(api).await?;
+    let price = price_of(sku.price_micro_per_hour, &sku.currency);
+    let text = format!(
+        "{} {price}/h · project \"{}\" (no funds yet: nothing is charged)",
+        sku.name, project.name
+    );
+    done("catalog", &text, since);
+    Ok(())
+}
+
+/// `2.00 USD`.
+fn price_of(micro: u64, currency: &str) -> String {
+    format!("{}.{:02} {currency}", micro / 1_000_000, micro % 1_000_000 / 10_000)
+}
+
 /// What the node can rent out, approved at once: there is nothing to weigh on a pretended host.
 async fn slots(api: &Api, node: &NodeView) -> anyhow::Result<()> {
     let since = Instant::now();
@@ -306,7 +325,10 @@ fn ready(wish: &Wish, platform: &Platform, began: Instant) {
         let dir = wish.state_dir.display();
         (format!("GPUAAS_DEV_STATE={dir} "), format!(" --state {dir}"))
     };
-    say(&format!("Try   {before}{gpuaas} node probe {FIRST}"));
+    say(&format!(
+        "Try   {before}{gpuaas} allocation create --sku {} --wait",
+        crate::demo::SKU
+    ));
     say(&format!(
         "Stop  Ctrl-C, state is kept · Reset  {}{place} reset · Logs  {}",
         shorter(&wish.exe),

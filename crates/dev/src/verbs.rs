@@ -24,7 +24,7 @@ pub fn run(wish: Wish) -> anyhow::Result<ExitCode> {
         .append(true)
         .open(log_dir.join("gpuaas-dev.log"))?;
     base::logs::init_to("info", true, std::sync::Mutex::new(log))?;
-    base::metrics::install(&[fleet::metrics::METRICS]);
+    base::metrics::install(&[fleet::metrics::METRICS, allocation::metrics::METRICS]);
     let ended = crate::runtime()?.block_on(async { crate::run::run(wish, Stop::on_signals()?).await })?;
     Ok(match ended {
         Ended::Stopped => ExitCode::SUCCESS,

@@ -44,7 +44,7 @@ pub async fn sign(fleet: &Fleet, change: &mut Change, authorised: &Authorised) -
         kind: IntentKind::Create,
         generation: authorised.generation,
         project_id: authorised.project,
-        actor_ref: format!("{}:{}", change.actor().kind.as_str(), change.actor().id),
+        actor_ref: change.actor().reference(),
         wish_sha256: Sha256::of(&wish),
         issued_at: change.at(),
         expires_at: change.at().plus_s(LIFE_S),

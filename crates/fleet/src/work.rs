@@ -127,6 +127,17 @@ async fn trust_loop(fleet: Fleet) {
     }
 }
 
+/// For a process that signs and has no listeners: keeps up with the manifest, and does nothing else about the keys.
+pub async fn follow_keys(fleet: Fleet) {
+    let mut news = fleet.app.wake.subscribe(Topic::Trust);
+    let sweep = Duration::from_millis(fleet.limits.sweep_ms);
+    while fleet.running(news.look_again(sweep)).await {
+        if let Err(error) = trust::follow(&fleet).await {
+            tracing::error!(error = %format!("{error:#}"), "the newest manifest was not looked for; the old one stays");
+        }
+    }
+}
+
 async fn task_loop(fleet: Fleet) {
     while fleet.running(tokio::time::sleep(Duration::from_millis(1000))).await {
         if let Err(error) = overdue_tasks(&fleet).await {
@@ -277,7 +288,7 @@ pub async fn due_probes(fleet: &Fleet) -> Result<(), base::http::ApiError> {
 
 impl Fleet {
     /// Waits, and says whether to go on.
-    async fn running(&self, wait: impl Future<Output = ()>) -> bool {
+    pub async fn running(&self, wait: impl Future<Output = ()>) -> bool {
         tokio::select! {
             biased;
             () = self.stop.cancelled() => false,

@@ -124,6 +124,10 @@ ids! {
     PreflightId "PreflightId" = "prf";
     /// What one guest can have of a host: a GPU, a disk, a fabric function.
     SlotId "SlotId" = "slot";
+    /// What can be rented, by name and price.
+    SkuId "SkuId" = "sku";
+    /// A person's SSH key.
+    KeyId "KeyId" = "key";
 }
 
 /// Derives the operation's id: the same wish asked twice is the same operation.

@@ -1,4 +1,4 @@
-//! States of tasks, nodes and slots, and the moves that exist between them.
+//! States of tasks, nodes, slots and allocations, and the moves that exist between them.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -117,5 +117,56 @@ states! {
     NodeMode {
         Slice = "slice",
         Machine = "machine",
+    }
+}
+
+states! {
+    /// Where an allocation is. Ends are ends: no move leaves them.
+    AllocationState {
+        /// Accepted; its slots are promised.
+        Requested = "requested",
+        Provisioning = "provisioning",
+        /// Taken back after a failure or a cancel.
+        Unwinding = "unwinding",
+        /// Proved ready, and charged.
+        Active = "active",
+        /// No longer charged; stopped, wiped, proved.
+        Releasing = "releasing",
+        Released = "released",
+        Failed = "failed",
+        Cancelled = "cancelled",
+    }
+}
+
+impl AllocationState {
+    pub const fn is_end(self) -> bool {
+        match self {
+            Self::Requested | Self::Provisioning | Self::Unwinding | Self::Active | Self::Releasing => false,
+            Self::Released | Self::Failed | Self::Cancelled => true,
+        }
+    }
+
+    /// Where it can go from here. The database holds the same list.
+    pub const fn leads_to(self) -> &'static [Self] {
+        match self {
+            Self::Requested => &[Self::Provisioning, Self::Unwinding],
+            Self::Provisioning => &[Self::Active, Self::Unwinding],
+            Self::Unwinding => &[Self::Failed, Self::Cancelled],
+            Self::Active => &[Self::Releasing],
+            Self::Releasing => &[Self::Released],
+            Self::Released | Self::Failed | Self::Cancelled => &[],
+        }
+    }
+}
+
+states! {
+    /// What a person may do in a project. Each may do what the ones before it may.
+    ProjectRole {
+        Viewer = "viewer",
+        /// Makes allocations, and ends their own.
+        Member = "member",
+        /// Ends anybody's; says who is in.
+        Admin = "admin",
+        Owner = "owner",
     }
 }

@@ -93,13 +93,16 @@ async fn look_up(app: &App, headers: &HeaderMap, address: Option<IpAddr>) -> Res
         return Err(code.into());
     }
     token::mark_used(&app.db, &row, now).await?;
+    // Everybody may be in projects; what they may do there is each project's to say.
+    let mut roles = role::parse_all(&row.user_roles);
+    roles.push(Scope::Project);
     Ok(Principal {
         user_id: row.user_id.into(),
         user_name: row.user_name,
         token_id: row.id.into(),
         expires_at: row.expires_at.into(),
         address,
-        scopes: effective(&role::parse_all(&row.scopes), &role::parse_all(&row.user_roles)),
+        scopes: effective(&role::parse_all(&row.scopes), &roles),
     })
 }
 

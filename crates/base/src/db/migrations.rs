@@ -27,4 +27,5 @@ migrations! {
     12 = "0012_guest_telemetry",
     13 = "0013_slot_ways_out",
     14 = "0014_images",
+    15 = "0015_tenancy",
 }

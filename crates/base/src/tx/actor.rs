@@ -58,6 +58,11 @@ impl Actor {
         Self::new(ActorKind::Node, node, correlation_id)
     }
 
+    /// As signed documents and histories name it.
+    pub fn reference(&self) -> String {
+        format!("{}:{}", self.kind.as_str(), self.id)
+    }
+
     pub fn at(mut self, address: Option<IpAddr>) -> Self {
         self.address = address;
         self
@@ -103,4 +108,6 @@ targets! {
     EnrolmentId = "enrolment",
     SessionId = "session",
     SlotId = "slot",
+    SkuId = "sku",
+    KeyId = "key",
 }

@@ -8,5 +8,6 @@ mod managed;
 mod migrations;
 mod open;
 mod slots;
+mod tenancy;
 mod transaction;
 mod wakes;

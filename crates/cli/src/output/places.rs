@@ -2,8 +2,9 @@
 //! not on an operator's screen.
 
 use model::api::{
-    AuditRow, AuditVerdict, BehindView, CertificateView, Enrolment, ImageView, NodeView, PhaseView, SlotProofView,
-    SlotView, TaskTypeView, TaskView, TokenView, TrustKeyView, TrustView, WhoAmI,
+    AllocationView, AuditRow, AuditVerdict, BehindView, CertificateView, Enrolment, ImageView, KeyView, MemberView,
+    NodeView, PhaseView, ProjectView, QuotaView, SkuView, SlotProofView, SlotView, TaskTypeView, TaskView, TokenView,
+    TransitionView, TrustKeyView, TrustView, WhoAmI,
 };
 use model::task::health_probe;
 use model::task::topology_discover::CandidateSlot;
@@ -11,7 +12,7 @@ use schemars::{JsonSchema, schema_for};
 use serde_json::Value;
 
 use super::column::View;
-use crate::{audit, auth, image, node, slot, task, thread, token, trust};
+use crate::{allocation, audit, auth, image, key, node, project, sku, slot, task, thread, token, trust};
 
 /// The schemas that `schema` may be: behind a reference, or one of several.
 fn unfold<'a>(root: &'a Value, schema: &'a Value) -> Vec<&'a Value> {
@@ -59,6 +60,13 @@ fn missing<T: JsonSchema>(view: &View) -> Vec<String> {
 #[test]
 fn every_column_names_a_place_that_exists() {
     let missing = [
+        missing::<AllocationView>(&allocation::VIEW),
+        missing::<TransitionView>(&allocation::TRANSITIONS),
+        missing::<ProjectView>(&project::VIEW),
+        missing::<MemberView>(&project::MEMBERS),
+        missing::<QuotaView>(&project::QUOTA),
+        missing::<SkuView>(&sku::VIEW),
+        missing::<KeyView>(&key::VIEW),
         missing::<NodeView>(&node::VIEW),
         missing::<CertificateView>(&node::CERTIFICATES),
         missing::<Enrolment>(&node::ENROLMENT),

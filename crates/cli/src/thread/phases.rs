@@ -29,7 +29,7 @@ fn word<'a>(phase: &'a Value, place: &str) -> &'a str {
 }
 
 /// ` 16/17 readiness`, while it is in one.
-pub(super) fn running(task: &Value) -> Option<String> {
+pub(crate) fn running(task: &Value) -> Option<String> {
     let all = phases(task);
     let at = all.iter().position(|phase| word(phase, "state") == "running")?;
     Some(format!(

@@ -5,6 +5,7 @@ pub mod api;
 mod certificate;
 pub mod outbox_relay;
 mod ports;
+pub mod provisioning_worker;
 mod public;
 
 pub use ports::Ports;

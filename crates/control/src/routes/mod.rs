@@ -17,6 +17,7 @@ fn tables() -> Routes<Fleet> {
         .merge(fleet::image::routes::routes())
         .merge(fleet::task::routes::routes())
         .merge(fleet::trust::routes::routes())
+        .merge(allocation::routes())
         .merge(audit::routes())
 }
 

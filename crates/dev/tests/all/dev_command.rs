@@ -188,6 +188,7 @@ async fn a_newcomer_starts_it_uses_it_and_finds_everything_again() {
         err.contains("using the development server at"),
         "it says whom it asks: {err}"
     );
+    rents_what_it_says_to_try(&home, &block).await;
     host_is_checked(&url).await;
     let (exit, text) = home.ends(&[]).await;
     assert!(
@@ -224,6 +225,47 @@ async fn a_newcomer_starts_it_uses_it_and_finds_everything_again() {
     assert_eq!(home.ends(&["status"]).await.0, 3);
     assert_eq!(home.ends(&["reset"]).await.0, 0);
     assert!(!home.state().exists());
+}
+
+/// The first screen's own line: a slice comes with all its phases, and goes with a proven wipe.
+async fn rents_what_it_says_to_try(home: &Home, block: &str) {
+    let line = block
+        .lines()
+        .find(|line| line.starts_with("Try "))
+        .expect("something to try");
+    let words: Vec<&str> = line
+        .split_whitespace()
+        .skip_while(|word| *word != "allocation")
+        .collect();
+    let (exit, out, err) = home.gpuaas(&[words.as_slice(), &["-o", "table"]].concat()).await;
+    assert_eq!(exit, 0, "{out} {err}");
+    for wanted in [
+        "slice.h100.1 on sim-a (SIMULATED)   2.00 USD/h",
+        " 1/17 lease_acquire",
+        "17/17 performance_probe",
+        "active in ",
+    ] {
+        assert!(out.contains(wanted), "{wanted} in {out}");
+    }
+    let id = out.split_whitespace().next().expect("an id");
+    let (exit, out, err) = home
+        .gpuaas(&["alloc", "release", id, "--yes", "--wait", "-o", "table"])
+        .await;
+    assert_eq!(exit, 0, "{out} {err}");
+    assert!(
+        out.contains("10/10 lease_release") && out.contains("released in "),
+        "{out}"
+    );
+    let (_, out, _) = home
+        .gpuaas(&["slot", "list", "--columns", "state,wiped", "-o", "tsv"])
+        .await;
+    let states: Vec<&str> = out.lines().filter_map(|line| line.split('\t').next()).collect();
+    assert_eq!(states, ["free"; 8]);
+    assert!(
+        out.lines()
+            .any(|line| line.split('\t').nth(1).is_some_and(|at| at.starts_with("20"))),
+        "{out}"
+    );
 }
 
 /// A page of another site that found our port cannot speak to us under its own name.

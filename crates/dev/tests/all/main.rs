@@ -1,6 +1,7 @@
 //! The walks: everything real but the hardware. One file per walk or scenario.
 
 mod abuse;
+mod allocations;
 mod bad_input;
 mod cli;
 mod crowd;

@@ -1,6 +1,8 @@
 //! Who gets which slots. All slots of one lease are on one node; a slot with a fault, of a node that is not ready or in
 //! the other mode, is nobody's. That no slot has two leases is the database's promise, not ours.
 
+use std::collections::BTreeMap;
+
 use base::Change;
 use base::http::{Answer, ApiError};
 use model::id::{AllocationId, NodeId};
@@ -46,10 +48,10 @@ pub async fn reserve_on(
     }
     let mut slots = store::of_node(&mut *change.conn(), node).await?;
     slots.retain(|slot| slot.state == SlotState::Free.as_str() && slot.fault.is_none());
-    slots.truncate(count as usize);
     if count == 0 || slots.len() < count as usize {
         return Ok(None);
     }
+    let slots = packed(slots, count as usize);
     let at = OffsetDateTime::from(change.at());
     for slot in &slots {
         sqlx::query(
@@ -69,6 +71,62 @@ pub async fn reserve_on(
         state::enter(change, slot, SlotState::Reserved, "reserved for an allocation").await?;
     }
     Ok(Some(slots))
+}
+
+/// So many of these, close together: all of one root complex if one has enough, and then of the one with the fewest to
+/// spare, so that large wishes still find theirs.
+fn packed(slots: Vec<SlotRow>, count: usize) -> Vec<SlotRow> {
+    let mut by_complex: BTreeMap<String, Vec<SlotRow>> = BTreeMap::new();
+    for slot in slots {
+        let complex = slot.gpu().map(|gpu| gpu.root_complex).unwrap_or_default();
+        by_complex.entry(complex).or_default().push(slot);
+    }
+    let mut groups: Vec<Vec<SlotRow>> = by_complex.into_values().collect();
+    // Those that have enough first, the smallest of them before the others; then the largest.
+    groups.sort_by_key(|group| match group.len() {
+        n if n >= count => (false, n),
+        n => (true, usize::MAX - n),
+    });
+    let mut chosen: Vec<SlotRow> = groups.into_iter().flatten().take(count).collect();
+    chosen.sort_by_key(|slot| slot.slot_index);
+    chosen
+}
+
+/// What an allocation still holds, with its node.
+pub async fn held(change: &mut Change, allocation: AllocationId) -> Answer<Vec<SlotRow>> {
+    let nodes: Vec<Uuid> = sqlx::query_scalar(
+        "select distinct node_id from lease where allocation_id = $1 and ended_at is null and slot_id is not null",
+    )
+    .bind(allocation.uuid())
+    .fetch_all(change.conn())
+    .await?;
+    let mut held = Vec::new();
+    for node in nodes {
+        let slots = store::of_node(&mut *change.conn(), node.into()).await?;
+        held.extend(
+            slots
+                .into_iter()
+                .filter(|slot| slot.allocation_id == Some(allocation.uuid())),
+        );
+    }
+    Ok(held)
+}
+
+/// Takes everything from an allocation at once. What a node was never given a task for is free; everything else is
+/// quarantined until it is wiped with proof.
+pub async fn abandon(change: &mut Change, allocation: AllocationId, reason: &str) -> Answer<()> {
+    unreserve(change, allocation).await?;
+    let held = held(change, allocation).await?;
+    if let Some(node) = held.first().map(SlotRow::node) {
+        node::store::lock(change, node).await?.ok_or(Code::NotFound)?;
+    }
+    for slot in held {
+        change
+            .also("slot.quarantine", slot.id())
+            .detail(json!({ "code": Code::WipeUnproved, "reason": reason }));
+        state::quarantine(change, &slot, Code::WipeUnproved, reason).await?;
+    }
+    Ok(())
 }
 
 /// Gives back what was promised and never begun. A slot that a node was given a task for is not among them.

@@ -62,7 +62,7 @@ async fn enqueue_on(fleet: &Fleet, change: &mut Change, row: &NodeRow, ask: &Ask
     };
     let asked = Again {
         op,
-        actor_ref: format!("{}:{}", change.actor().kind.as_str(), change.actor().id),
+        actor_ref: change.actor().reference(),
         correlation_id: change.actor().correlation_id,
     };
     let draft = Draft {

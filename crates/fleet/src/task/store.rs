@@ -86,6 +86,14 @@ pub async fn lock(change: &mut Change, id: TaskId) -> sqlx::Result<Option<TaskRo
         .await
 }
 
+/// All tasks of these operations, oldest first.
+pub async fn of_ops(from: impl sqlx::PgExecutor<'_>, ops: &[Uuid]) -> sqlx::Result<Vec<TaskRow>> {
+    sqlx::query_as(select_task!("where t.op_id = any($1) order by t.created_at, t.issue"))
+        .bind(ops)
+        .fetch_all(from)
+        .await
+}
+
 /// What is queued on a node under one of these keys, in the order in which it was asked for.
 pub(super) async fn queued_under(change: &mut Change, node: NodeId, keys: &[String]) -> sqlx::Result<Vec<TaskRow>> {
     sqlx::query_as(select_task!(

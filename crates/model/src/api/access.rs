@@ -21,10 +21,21 @@ pub enum Scope {
     Support,
     /// Reads everything an operator sees, and the audit log.
     Auditor,
+    /// Prices, and what was used.
+    Finance,
+    /// Acts in its owner's projects, as far as their role in each allows. Everybody has it.
+    Project,
 }
 
 impl Scope {
-    pub const ALL: [Scope; 4] = [Self::Admin, Self::Operator, Self::Support, Self::Auditor];
+    pub const ALL: [Scope; 6] = [
+        Self::Admin,
+        Self::Operator,
+        Self::Support,
+        Self::Auditor,
+        Self::Finance,
+        Self::Project,
+    ];
 
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -32,6 +43,8 @@ impl Scope {
             Self::Operator => "operator",
             Self::Support => "support",
             Self::Auditor => "auditor",
+            Self::Finance => "finance",
+            Self::Project => "project",
         }
     }
 }
@@ -43,7 +56,7 @@ impl fmt::Display for Scope {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("no such scope; there are admin, operator, support and auditor")]
+#[error("no such scope; there are admin, operator, support, auditor, finance and project")]
 pub struct ScopeError;
 
 impl FromStr for Scope {

@@ -1,21 +1,30 @@
 //! The bodies of the public API `/v1`, shared by the control plane that writes them and the CLI that reads them.
 
 mod access;
+mod allocation;
 mod audit;
 mod held;
 mod image;
 mod node;
+mod project;
+mod sku;
 mod slot;
 mod task;
 mod trust;
 
 pub use access::{Scope, TokenCreate, TokenCreated, TokenView, WhoAmI};
+pub use allocation::{
+    AllocationCreate, AllocationExtend, AllocationPhases, AllocationRelease, AllocationView, ConditionCode,
+    ConditionView, TransitionView,
+};
 pub use audit::{AuditBreak, AuditRow, AuditVerdict};
 pub use held::{GuestTelemetry, HeldDifference, NodeHeld, SlotHeld};
 pub use image::{CataloguePublish, CatalogueView, ImageView};
 pub use node::{
     CertificateView, Enrolment, NodeCondition, NodeCreate, NodeEnrol, NodeModeChange, NodeReason, NodeView,
 };
+pub use project::{KeyCreate, KeyView, MemberAdd, MemberView, ProjectCreate, ProjectView, QuotaChange, QuotaView};
+pub use sku::{FreeCount, SkuCreate, SkuImage, SkuKind, SkuPrice, SkuView};
 pub use slot::{SlotDifference, SlotFault, SlotProofView, SlotQuarantine, SlotView, TopologyView};
 pub use task::{PhaseState, PhaseView, TaskTypeView, TaskView};
 pub use trust::{

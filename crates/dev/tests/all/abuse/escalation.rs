@@ -10,7 +10,7 @@ use dev::api::Api;
 use dev::town::Town;
 use http::Method;
 use model::api::{NodeView, TokenCreate, TokenCreated};
-use model::id::{NodeId, SlotId, TaskId, TokenId};
+use model::id::{AllocationId, KeyId, NodeId, ProjectId, SkuId, SlotId, TaskId, TokenId, UserId};
 use model::signal::Code;
 use serde_json::{Value, json};
 use wire::http::Response;
@@ -33,12 +33,19 @@ const TABLES: [&str; 7] = [
 /// Well formed, and nobody's.
 const NO_KEY: &str = "00112233445566778899aabbccddeeff";
 
+const PUBLIC_KEY: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f";
+
 /// The ids that stand in for `{id}`, by the noun of the route.
 struct Ids {
     node: String,
     task: String,
     slot: String,
     token: String,
+    allocation: String,
+    project: String,
+    sku: String,
+    key: String,
+    user: String,
 }
 
 impl Ids {
@@ -48,6 +55,11 @@ impl Ids {
             task: TaskId::new().to_string(),
             slot: SlotId::new().to_string(),
             token: TokenId::new().to_string(),
+            allocation: AllocationId::new().to_string(),
+            project: ProjectId::new().to_string(),
+            sku: SkuId::new().to_string(),
+            key: KeyId::new().to_string(),
+            user: UserId::new().to_string(),
         }
     }
 
@@ -56,9 +68,14 @@ impl Ids {
             Some("nodes") => &self.node,
             Some("tasks") => &self.task,
             Some("slots") => &self.slot,
+            Some("allocations") => &self.allocation,
+            Some("projects") => &self.project,
+            Some("skus") => &self.sku,
+            Some("keys") => &self.key,
             _ => &self.token,
         };
         let path = route.path.replace("{id}", id).replace("{serial}", "4f");
+        let path = path.replace("{user_id}", &self.user);
         path.replace("{keyid}", NO_KEY)
     }
 
@@ -71,6 +88,11 @@ impl Ids {
                 task: cut(&self.task, length),
                 slot: cut(&self.slot, length),
                 token: cut(&self.token, length),
+                allocation: cut(&self.allocation, length),
+                project: cut(&self.project, length),
+                sku: cut(&self.sku, length),
+                key: cut(&self.key, length),
+                user: self.user.clone(),
             })
             .collect()
     }
@@ -149,6 +171,8 @@ async fn own(town: &Town, node: &Puppet) -> Ids {
         task: first(&tasks),
         slot: slots[0].id.to_string(),
         token: first(&tokens),
+        // Tenants' things have a matrix of their own.
+        ..Ids::missing()
     }
 }
 
@@ -165,7 +189,14 @@ fn honest(path: &str) -> Value {
         "/v1/nodes" => json!({ "name": "escalated" }),
         "/v1/tokens" => json!({ "name": "mine", "scopes": ["admin"], "days": 1 }),
         "/v1/nodes/{id}/mode" => json!({ "mode": "slice" }),
-        "/v1/nodes/{id}/enroll" => json!({}),
+        "/v1/nodes/{id}/enroll" | "/v1/projects/{id}/quota" => json!({}),
+        "/v1/projects" => json!({ "name": "escalated" }),
+        "/v1/projects/{id}/members" => json!({ "user": "ada", "role": "owner" }),
+        "/v1/keys" => json!({ "name": "mine", "public_key": PUBLIC_KEY }),
+        "/v1/skus" => json!(dev::demo::sku("escalated", 1).expect("a SKU")),
+        "/v1/skus/{id}/price" => json!({ "price_micro_per_hour": 1 }),
+        "/v1/allocations" => json!({ "sku": "slice.h100.1" }),
+        "/v1/allocations/{id}/extend" => json!({ "ttl_s": 3600 }),
         path if ["/discover", "/undrain", "/approve", "/rewipe"]
             .iter()
             .any(|verb| path.ends_with(verb)) =>

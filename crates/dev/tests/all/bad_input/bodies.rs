@@ -13,18 +13,36 @@ use crate::EXE;
 use crate::abuse::refused;
 
 /// Every public route with a body, and an honest one for it.
-const TAKERS: [(&str, &str); 15] = [
+const TAKERS: [(&str, &str); 27] = [
     ("/v1/nodes", r#"{"name":"fine"}"#),
     ("/v1/nodes/{id}/enroll", "{}"),
     ("/v1/nodes/{id}/mode", r#"{"mode":"slice"}"#),
     ("/v1/nodes/{id}/drain", r#"{"reason":"a new disk"}"#),
     ("/v1/slots/{id}/reject", r#"{"reason":"broken"}"#),
     ("/v1/slots/{id}/quarantine", r#"{"reason":"odd"}"#),
+    ("/v1/slots/{id}/unreserve", r#"{"reason":"forgotten"}"#),
+    ("/v1/slots/{id}/disk-gone", r#"{"reason":"burnt"}"#),
     ("/v1/nodes/{id}/quarantine", r#"{"reason":"a look"}"#),
     ("/v1/nodes/{id}/unquarantine", r#"{"reason":"fine again"}"#),
     ("/v1/nodes/{id}/certificates/{serial}/revoke", r#"{"reason":"lost"}"#),
     ("/v1/nodes/{id}/remove", r#"{"reason":"sold"}"#),
     ("/v1/tokens", r#"{"name":"mine","scopes":["support"],"days":1}"#),
+    ("/v1/projects", r#"{"name":"fine"}"#),
+    ("/v1/projects/{id}/members", r#"{"user":"ada","role":"viewer"}"#),
+    ("/v1/projects/{id}/quota", r#"{"slots":1}"#),
+    (
+        "/v1/keys",
+        r#"{"name":"mine","public_key":"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f"}"#,
+    ),
+    (
+        "/v1/skus",
+        r#"{"name":"s","kind":"machine","gpu_model":"x","gpu_count":1,"slots":0,"vcpu":1,"memory_mib":1,"nvme_gib":1,"fabric":false,"images":[],"price_micro_per_hour":1,"currency":"USD"}"#,
+    ),
+    ("/v1/skus/{id}/price", r#"{"price_micro_per_hour":1}"#),
+    ("/v1/allocations", r#"{"sku":"slice.h100.1"}"#),
+    ("/v1/allocations/{id}/release", r#"{"reason":"over"}"#),
+    ("/v1/allocations/{id}/force-release", r#"{"reason":"gone"}"#),
+    ("/v1/allocations/{id}/extend", r#"{"ttl_s":3600}"#),
     ("/v1/trust/rotate", r#"{"now":true,"reason":"a look"}"#),
     ("/v1/trust/keys/{keyid}/revoke", r#"{"reason":"lost"}"#),
     (
@@ -46,9 +64,12 @@ struct Sender<'a> {
 
 impl Sender<'_> {
     fn path(&self, route: &str) -> String {
-        let id = match route.starts_with("/v1/slots") {
-            true => model::id::SlotId::new().to_string(),
-            false => self.node.to_string(),
+        let id = match route.split('/').nth(2) {
+            Some("slots") => model::id::SlotId::new().to_string(),
+            Some("projects") => model::id::ProjectId::new().to_string(),
+            Some("skus") => model::id::SkuId::new().to_string(),
+            Some("allocations") => model::id::AllocationId::new().to_string(),
+            _ => self.node.to_string(),
         };
         let path = route.replace("{id}", &id).replace("{serial}", "4f");
         path.replace("{keyid}", "00112233445566778899aabbccddeeff")
@@ -93,7 +114,13 @@ async fn a_body_that_was_not_asked_for_is_refused_by_name() {
         let answer = sender.send(route, JSON, honest.as_bytes()).await;
         // The node never enrolled, so it has nothing to revoke, no slots, and nothing to be drained of; all others do
         // what they are asked.
-        let nothing_there = (route.ends_with("/revoke") || route.starts_with("/v1/slots")) && answer.status == 404;
+        let noun = route.split('/').nth(2).unwrap_or_default();
+        let of_nobody = ["slots", "projects", "skus", "allocations"].contains(&noun) && route.contains("{id}");
+        let nothing_there = (route.ends_with("/revoke") || of_nobody) && answer.status == 404;
+        if route == "/v1/allocations" {
+            refused(&answer, Code::IdempotencyKeyMissing);
+            continue;
+        }
         if route.ends_with("/drain") {
             refused(&answer, Code::StateConflict);
             continue;

@@ -136,8 +136,8 @@ async fn a_token_that_may_too_little_is_refused_and_remembered() {
     for scope in Scope::ALL {
         tokens.push((vec![scope], token(&town, all, &[scope]).await));
     }
-    // A token can do no more than its owner, whatever is written on it.
-    tokens.push((Vec::new(), token(&town, nobody, &Scope::ALL).await));
+    // A token can do no more than its owner, whatever is written on it; and everybody may be in projects.
+    tokens.push((vec![Scope::Project], token(&town, nobody, &Scope::ALL).await));
     let before = everything(&town).await;
     let (mut passed, mut stopped) = (0, 0);
     for (route, wanted) in guarded() {

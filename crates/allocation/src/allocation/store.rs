@@ -1,0 +1,200 @@
+//! Rows of allocations, their history, and which slots they were given.
+
+use base::Change;
+use base::http::{Answer, ApiError, Page};
+use model::digest::Sha256;
+use model::id::{AllocationId, NodeId, OpId, ProjectId, UserId, derive_op};
+use model::signal::Code;
+use model::state::AllocationState;
+use model::task::TaskType;
+use sqlx::{PgExecutor, PgPool};
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use crate::project::quota;
+
+#[derive(Clone, Debug, sqlx::FromRow)]
+pub struct AllocationRow {
+    pub id: Uuid,
+    pub project_id: Uuid,
+    pub name: Option<String>,
+    pub kind: String,
+    pub sku_id: Uuid,
+    pub sku_version: i32,
+    pub sku_name: String,
+    pub slots: i32,
+    pub rate_micro_per_hour: i64,
+    pub currency: String,
+    pub creator_id: Uuid,
+    pub creator_name: String,
+    pub request: serde_json::Value,
+    pub node_id: Uuid,
+    pub node_name: String,
+    pub node_state: String,
+    pub node_state_since: OffsetDateTime,
+    pub simulated: bool,
+    pub intent_sha256: Vec<u8>,
+    pub generation: i32,
+    pub state: String,
+    pub state_since: OffsetDateTime,
+    pub state_reason: String,
+    pub correlation_id: Uuid,
+    pub deadline_at: Option<OffsetDateTime>,
+    pub ends_at: Option<OffsetDateTime>,
+    pub waiting_since: Option<OffsetDateTime>,
+    pub waiting_code: Option<String>,
+    pub stuck_since: Option<OffsetDateTime>,
+    pub stuck_code: Option<String>,
+    pub stuck_at: Option<String>,
+    pub cancel_asked_at: Option<OffsetDateTime>,
+    pub forced: bool,
+    pub code: Option<String>,
+    pub detail: Option<String>,
+    pub power: Option<String>,
+    pub power_task: Option<Uuid>,
+    pub private_ip: Option<String>,
+    pub default_username: Option<String>,
+    pub created_at: OffsetDateTime,
+    pub ended_at: Option<OffsetDateTime>,
+    pub version: i64,
+    pub slot_ids: Vec<Uuid>,
+}
+
+impl AllocationRow {
+    pub fn id(&self) -> AllocationId {
+        self.id.into()
+    }
+
+    pub fn project(&self) -> ProjectId {
+        self.project_id.into()
+    }
+
+    pub fn node(&self) -> NodeId {
+        self.node_id.into()
+    }
+
+    pub fn creator(&self) -> UserId {
+        self.creator_id.into()
+    }
+
+    pub fn state(&self) -> Answer<AllocationState> {
+        self.state.parse().map_err(ApiError::internal)
+    }
+
+    pub fn intent(&self) -> Answer<Sha256> {
+        let bytes: [u8; 32] = self.intent_sha256.as_slice().try_into().map_err(ApiError::internal)?;
+        Ok(Sha256::from_bytes(bytes))
+    }
+
+    /// The operation of this task type that the allocation's own intent allows.
+    pub fn op(&self, task_type: TaskType) -> OpId {
+        op(self.id(), task_type)
+    }
+
+    /// The operation of a flow, which is also the workflow's id.
+    pub fn workflow(&self, flow: &str) -> OpId {
+        derive_op(self.id(), flow, 1)
+    }
+}
+
+/// Wishes that came later (power) have generations of their own; what makes and takes away is the first.
+pub fn op(allocation: AllocationId, task_type: TaskType) -> OpId {
+    derive_op(allocation, task_type.as_str(), 1)
+}
+
+macro_rules! select_allocation {
+    ($rest:literal) => {
+        concat!(
+            "select a.id, a.project_id, a.name, a.kind, a.sku_id, a.sku_version, s.name as sku_name, a.slots,
+                    a.rate_micro_per_hour, a.currency, a.creator_id, u.name as creator_name, a.request, a.node_id,
+                    n.name as node_name, n.state as node_state, n.state_since as node_state_since, n.simulated,
+                    a.intent_sha256, a.generation, a.state, a.state_since, a.state_reason, a.correlation_id, a.deadline_at,
+                    a.ends_at, a.waiting_since, a.waiting_code, a.stuck_since, a.stuck_code, a.stuck_at, a.cancel_asked_at,
+                    a.forced, a.code, a.detail, a.power, a.power_task, a.private_ip, a.default_username, a.created_at,
+                    a.ended_at, a.version,
+                    array(select x.slot_id from allocation_slot x where x.allocation_id = a.id order by x.slot_id) as slot_ids
+             from allocation a join sku s on s.id = a.sku_id join node n on n.id = a.node_id
+             join app_user u on u.id = a.creator_id ",
+            $rest
+        )
+    };
+}
+
+pub async fn get(from: impl PgExecutor<'_>, id: AllocationId) -> sqlx::Result<Option<AllocationRow>> {
+    sqlx::query_as(select_allocation!("where a.id = $1"))
+        .bind(id.uuid())
+        .fetch_optional(from)
+        .await
+}
+
+/// For a change that leaves it alive, or that has locked its quota already.
+pub async fn lock(change: &mut Change, id: AllocationId) -> Answer<AllocationRow> {
+    let row: Option<AllocationRow> = sqlx::query_as(select_allocation!("where a.id = $1 for update of a"))
+        .bind(id.uuid())
+        .fetch_optional(change.conn())
+        .await?;
+    row.ok_or_else(|| Code::NotFound.into())
+}
+
+/// For a change that may end it: the quota counts it, and is locked first.
+pub async fn lock_to_end(change: &mut Change, id: AllocationId) -> Answer<AllocationRow> {
+    let project: Option<Uuid> = sqlx::query_scalar("select project_id from allocation where id = $1")
+        .bind(id.uuid())
+        .fetch_optional(change.conn())
+        .await?;
+    quota::lock(change, project.ok_or(Code::NotFound)?.into()).await?;
+    lock(change, id).await
+}
+
+/// What a list is narrowed to.
+#[derive(Clone, Debug, Default)]
+pub struct Filter {
+    /// Only projects that this person is in; none for whoever may look into all.
+    pub of: Option<UserId>,
+    pub project: Option<ProjectId>,
+    pub state: Option<AllocationState>,
+    /// Only those that have not ended.
+    pub live: bool,
+}
+
+pub async fn list(pool: &PgPool, filter: &Filter, page: &Page) -> sqlx::Result<Vec<AllocationRow>> {
+    let (at, id) = page.after_parts();
+    sqlx::query_as(select_allocation!(
+        "where ($1::uuid is null or exists (select from project_member m where m.project_id = a.project_id and m.user_id = $1))
+           and ($2::uuid is null or a.project_id = $2) and ($3::text is null or a.state = $3)
+           and (not $4 or a.ended_at is null)
+           and ($5::timestamptz is null or (a.created_at, a.id) < ($5, $6))
+         order by a.created_at desc, a.id desc limit $7"
+    ))
+    .bind(filter.of.map(|user| user.uuid()))
+    .bind(filter.project.map(|project| project.uuid()))
+    .bind(filter.state.map(AllocationState::as_str))
+    .bind(filter.live)
+    .bind(at)
+    .bind(id)
+    .bind(page.fetch())
+    .fetch_all(pool)
+    .await
+}
+
+#[derive(Clone, Debug, sqlx::FromRow)]
+pub struct TransitionRow {
+    pub from_state: Option<String>,
+    pub to_state: String,
+    pub at: OffsetDateTime,
+    pub reason: String,
+    pub actor: String,
+    pub code: Option<String>,
+    pub correlation_id: Uuid,
+}
+
+/// Oldest first; there are never many.
+pub async fn transitions(pool: &PgPool, id: AllocationId) -> sqlx::Result<Vec<TransitionRow>> {
+    sqlx::query_as(
+        "select from_state, to_state, at, reason, actor, code, correlation_id from allocation_transition
+         where allocation_id = $1 order by version",
+    )
+    .bind(id.uuid())
+    .fetch_all(pool)
+    .await
+}

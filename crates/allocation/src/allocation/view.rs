@@ -1,0 +1,178 @@
+//! An allocation as people see it: where it is, since when and why; what wants somebody's eye, whose, and what to type.
+
+use base::http::{Answer, ApiError};
+use fleet::Fleet;
+use fleet::task::{TaskRow, store as tasks};
+use model::api::{AllocationPhases, AllocationView, ConditionCode, ConditionView, PhaseView, TransitionView};
+use model::signal::Code;
+use model::state::NodeState;
+use model::task::TaskType;
+use model::task::vm_power::Power;
+use model::time::Timestamp;
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use super::store::{AllocationRow, TransitionRow, op};
+use crate::workflow::Flow;
+
+/// How long before its end it is said.
+const EXPIRING_MS: i64 = 3_600_000;
+
+/// The tasks that make it and take it away, oldest first.
+pub(super) async fn work_of(fleet: &Fleet, row: &AllocationRow) -> sqlx::Result<Vec<TaskRow>> {
+    let types = [
+        TaskType::VmProvision,
+        TaskType::VmRelease,
+        TaskType::ProvisionUser,
+        TaskType::DeprovisionUser,
+    ];
+    let ops: Vec<Uuid> = types.iter().map(|task| op(row.id(), *task).uuid()).collect();
+    tasks::of_ops(fleet.app.db.bookkeeping(), &ops).await
+}
+
+/// With its phases, for whoever looks at one.
+pub(super) async fn whole(fleet: &Fleet, row: AllocationRow) -> Answer<AllocationView> {
+    let tasks = work_of(fleet, &row).await?;
+    let revision = row.version + tasks.iter().map(|task| task.version).sum::<i64>();
+    let mut view = brief(fleet.app.clock.now(), row)?;
+    view.revision = revision;
+    view.phases = phases_of(tasks.last())?;
+    Ok(view)
+}
+
+fn phases_of(task: Option<&TaskRow>) -> Answer<Vec<PhaseView>> {
+    match task {
+        Some(task) => Ok(fleet::task::view(task.clone())?.phases),
+        None => Ok(Vec::new()),
+    }
+}
+
+pub(super) async fn phases(fleet: &Fleet, row: &AllocationRow) -> Answer<AllocationPhases> {
+    let tasks = work_of(fleet, row).await?;
+    let last = |wanted: TaskType| tasks.iter().rev().find(|task| task.task_type == wanted.as_str());
+    Ok(AllocationPhases {
+        allocation_id: row.id(),
+        provision: phases_of(last(TaskType::VmProvision))?,
+        release: phases_of(last(TaskType::VmRelease))?,
+    })
+}
+
+/// Without them, for lists.
+pub(super) fn brief(now: Timestamp, row: AllocationRow) -> Answer<AllocationView> {
+    let state = row.state()?;
+    let flow = match state {
+        model::state::AllocationState::Releasing | model::state::AllocationState::Released => Flow::Release,
+        _ => Flow::Provision,
+    };
+    Ok(AllocationView {
+        conditions: conditions(&row, now),
+        id: row.id(),
+        project_id: row.project(),
+        kind: row.kind.parse().map_err(ApiError::internal)?,
+        sku_id: row.sku_id.into(),
+        sku_version: row.sku_version.into(),
+        rate_micro_per_hour: row.rate_micro_per_hour.unsigned_abs(),
+        creator_id: row.creator(),
+        state,
+        state_since: row.state_since.into(),
+        deadline_at: row.deadline_at.map(Into::into),
+        ends_at: row.ends_at.map(Into::into),
+        forced: row.forced,
+        code: code(row.code.as_deref()),
+        power: row
+            .power
+            .as_deref()
+            .map(|word| if word == "off" { Power::Off } else { Power::Running }),
+        private_ip: row.private_ip.as_deref().and_then(|ip| ip.parse().ok()),
+        slot_ids: row.slot_ids.iter().map(|id| (*id).into()).collect(),
+        simulated: row.simulated,
+        operation_id: Some(row.workflow(flow.name())),
+        phases: Vec::new(),
+        correlation_id: row.correlation_id.to_string(),
+        created_at: row.created_at.into(),
+        ended_at: row.ended_at.map(Into::into),
+        version: row.version,
+        revision: row.version,
+        name: row.name,
+        sku: row.sku_name,
+        currency: row.currency,
+        creator: row.creator_name,
+        state_reason: row.state_reason,
+        detail: row.detail,
+        default_username: row.default_username,
+        node_name: Some(row.node_name),
+    })
+}
+
+fn code(word: Option<&str>) -> Option<Code> {
+    word.and_then(|word| word.parse().ok())
+}
+
+fn conditions(row: &AllocationRow, now: Timestamp) -> Vec<ConditionView> {
+    if row.ended_at.is_some() {
+        return Vec::new();
+    }
+    let short = row.id().short();
+    let condition = |code, since: OffsetDateTime, detail: Option<String>, owner: &str, verb: String| ConditionView {
+        code,
+        since: since.into(),
+        detail,
+        owner: owner.to_owned(),
+        verb,
+    };
+    let mut all = Vec::new();
+    if let Some(since) = row.stuck_since {
+        let step = row.stuck_at.as_deref().unwrap_or_default();
+        let detail = row.stuck_code.as_ref().map(|code| format!("{code} at {step}"));
+        all.push(condition(
+            ConditionCode::Stuck,
+            since,
+            detail,
+            "operator",
+            format!("gpuaas allocation retry {short}"),
+        ));
+    }
+    if let Some(since) = row.waiting_since {
+        let verb = format!("gpuaas allocation cancel {short}");
+        all.push(condition(
+            ConditionCode::WaitingForNode,
+            since,
+            row.waiting_code.clone(),
+            "operator",
+            verb,
+        ));
+    }
+    if row.node_state == NodeState::Stale.as_str() {
+        let verb = format!("gpuaas node show {}", row.node_name);
+        all.push(condition(
+            ConditionCode::Unreachable,
+            row.node_state_since,
+            None,
+            "operator",
+            verb,
+        ));
+    }
+    if let Some(ends) = row
+        .ends_at
+        .filter(|ends| Timestamp::from(*ends).since_ms(now) < EXPIRING_MS)
+    {
+        let verb = format!("gpuaas allocation extend {short} --ttl 4h");
+        let detail = Some(format!("released at {}", Timestamp::from(ends)));
+        let since = OffsetDateTime::from(Timestamp::from(ends).plus_ms(-EXPIRING_MS)).max(row.created_at);
+        all.push(condition(ConditionCode::Expiring, since, detail, "tenant", verb));
+    }
+    all
+}
+
+pub(super) fn transition(row: TransitionRow) -> Answer<TransitionView> {
+    let state = |word: &str| word.parse().map_err(ApiError::internal);
+    Ok(TransitionView {
+        from: row.from_state.as_deref().map(state).transpose()?,
+        to: state(&row.to_state)?,
+        at: row.at.into(),
+        reason: row.reason,
+        actor: row.actor,
+        code: code(row.code.as_deref()),
+        correlation_id: row.correlation_id.to_string(),
+    })
+}

@@ -1,0 +1,130 @@
+//! Quotas. The row is locked by whoever adds or ends an allocation, before anything else, so that the figures in a refusal
+//! are true; that they are never passed is the database's own promise.
+
+use base::Change;
+use base::http::{Answer, ApiError};
+use model::api::{QuotaChange, QuotaView};
+use model::id::ProjectId;
+use model::signal::Code;
+use sqlx::{PgExecutor, PgPool};
+use uuid::Uuid;
+
+#[derive(Clone, Debug, sqlx::FromRow)]
+pub struct QuotaRow {
+    pub project_id: Uuid,
+    pub slots: i32,
+    pub slots_per_sku: Option<i32>,
+    pub allocations: i32,
+    pub terminals: i32,
+    pub max_ttl_hours: Option<i32>,
+    pub spend_per_day_micro: Option<i64>,
+    pub slots_used: i32,
+    pub allocations_used: i32,
+    pub version: i64,
+}
+
+impl QuotaRow {
+    pub fn view(&self) -> QuotaView {
+        QuotaView {
+            project_id: self.project_id.into(),
+            slots: self.slots.unsigned_abs(),
+            slots_used: self.slots_used.unsigned_abs(),
+            slots_per_sku: self.slots_per_sku.map(i32::unsigned_abs),
+            allocations: self.allocations.unsigned_abs(),
+            allocations_used: self.allocations_used.unsigned_abs(),
+            terminals: self.terminals.unsigned_abs(),
+            max_ttl_hours: self.max_ttl_hours.map(i32::unsigned_abs),
+            spend_per_day_micro: self.spend_per_day_micro,
+            version: self.version,
+        }
+    }
+
+    /// Is there room for so many slots of this SKU, of which the project has so many?
+    pub fn admits(&self, slots: i32, of_sku: i64) -> Answer<()> {
+        room("allocations", self.allocations.into(), self.allocations_used.into(), 1)?;
+        room("slots", self.slots.into(), self.slots_used.into(), slots.into())?;
+        match self.slots_per_sku {
+            Some(most) => room("slots_per_sku", most.into(), of_sku, slots.into()),
+            None => Ok(()),
+        }
+    }
+
+    /// May something last this long?
+    pub fn admits_ttl(&self, ttl_s: Option<u64>) -> Answer<()> {
+        let Some(most) = self.max_ttl_hours.map(i64::from) else {
+            return Ok(());
+        };
+        let wanted = ttl_s.map_or(i64::MAX, |ttl| i64::try_from(ttl.div_ceil(3600)).unwrap_or(i64::MAX));
+        room("max_ttl_hours", most, 0, wanted)
+    }
+}
+
+fn room(quota: &str, limit: i64, used: i64, requested: i64) -> Answer<()> {
+    if used.saturating_add(requested) <= limit {
+        return Ok(());
+    }
+    Err(ApiError::new(Code::QuotaExceeded)
+        .message(format!(
+            "the quota `{quota}` is {limit}, {used} are in use and {requested} were asked for"
+        ))
+        .detail("quota", quota)
+        .detail("limit", limit)
+        .detail("used", used)
+        .detail("requested", requested))
+}
+
+pub async fn get(pool: &PgPool, project: ProjectId) -> sqlx::Result<Option<QuotaRow>> {
+    sqlx::query_as("select * from quota where project_id = $1")
+        .bind(project.uuid())
+        .fetch_optional(pool)
+        .await
+}
+
+/// First of all locks: projects, then allocations, then nodes.
+pub async fn lock(change: &mut Change, project: ProjectId) -> Answer<QuotaRow> {
+    let row: Option<QuotaRow> = sqlx::query_as("select * from quota where project_id = $1 for update")
+        .bind(project.uuid())
+        .fetch_optional(change.conn())
+        .await?;
+    row.ok_or_else(|| Code::NotFound.into())
+}
+
+/// Slots of this SKU that the project has now.
+pub async fn of_sku(from: impl PgExecutor<'_>, project: ProjectId, sku: Uuid) -> sqlx::Result<i64> {
+    sqlx::query_scalar(
+        "select coalesce(sum(slots), 0)::bigint from allocation where project_id = $1 and sku_id = $2 and ended_at is null",
+    )
+    .bind(project.uuid())
+    .bind(sku)
+    .fetch_one(from)
+    .await
+}
+
+/// What is not said stays. Less than is in use is fine: nothing is taken away, and nothing is added.
+pub async fn set(change: &mut Change, project: ProjectId, wish: &QuotaChange) -> Answer<()> {
+    let int = |field: &str, value: Option<u32>| -> Answer<Option<i32>> {
+        let most = 1_000_000;
+        match value {
+            Some(n) if n > most => Err(ApiError::field(field, format!("at most {most}"))),
+            other => Ok(other.and_then(|n| i32::try_from(n).ok())),
+        }
+    };
+    let done = sqlx::query(
+        "update quota set slots = coalesce($2, slots), slots_per_sku = coalesce($3, slots_per_sku),
+             allocations = coalesce($4, allocations), terminals = coalesce($5, terminals),
+             max_ttl_hours = coalesce($6, max_ttl_hours), version = version + 1
+         where project_id = $1",
+    )
+    .bind(project.uuid())
+    .bind(int("slots", wish.slots)?)
+    .bind(int("slots_per_sku", wish.slots_per_sku)?)
+    .bind(int("allocations", wish.allocations)?)
+    .bind(int("terminals", wish.terminals)?)
+    .bind(int("max_ttl_hours", wish.max_ttl_hours)?.filter(|hours| *hours > 0))
+    .execute(change.conn())
+    .await?;
+    if done.rows_affected() == 0 {
+        return Err(Code::NotFound.into());
+    }
+    Ok(())
+}

@@ -1,0 +1,257 @@
+//! What people can do with projects. Operators and administrators make them and say how much they may have; who is in
+//! them is for their own administrators to say.
+
+use axum::Json;
+use axum::extract::State;
+use base::auth::{Principal, Scope};
+use base::http::{Access, Answer, ApiError, Body, PageQuery, Params, Route, Routes, Search};
+use fleet::Fleet;
+use http::StatusCode;
+use model::api::{MemberAdd, MemberView, Page, ProjectCreate, ProjectView, QuotaChange, QuotaView};
+use model::id::{ProjectId, UserId};
+use model::signal::Code;
+use model::state::ProjectRole;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::quota;
+use super::store::{self, MemberRow, ProjectRow};
+use crate::seat::{Seat, looks};
+
+const SEES: Access = Access::Scopes(&[
+    Scope::Project,
+    Scope::Operator,
+    Scope::Support,
+    Scope::Auditor,
+    Scope::Finance,
+]);
+const TENANT: Access = Access::Scopes(&[Scope::Project]);
+const OPERATOR: Access = Access::Scopes(&[Scope::Operator]);
+
+pub fn routes() -> Routes<Fleet> {
+    Routes::new([
+        Route::get("/v1/projects", SEES, list)
+            .summary("List projects: one's own, or all for whoever runs the platform")
+            .searches::<PageQuery>()
+            .answers::<Page<ProjectView>>(),
+        Route::post("/v1/projects", OPERATOR, create)
+            .summary("Make a project with its first owner")
+            .takes::<ProjectCreate>()
+            .answers_with::<ProjectView>(StatusCode::CREATED)
+            .fails(&[Code::StateConflict]),
+        Route::get("/v1/projects/{id}", SEES, show)
+            .summary("Show a project")
+            .answers::<ProjectView>(),
+        Route::get("/v1/projects/{id}/members", SEES, members)
+            .summary("Who is in it")
+            .answers::<Page<MemberView>>(),
+        Route::post("/v1/projects/{id}/members", TENANT, add)
+            .summary("Let somebody in, or change their role")
+            .takes::<MemberAdd>()
+            .answers::<Page<MemberView>>()
+            .fails(&[Code::Forbidden, Code::LastOwner]),
+        Route::delete("/v1/projects/{id}/members/{user_id}", TENANT, remove)
+            .summary("Take somebody out")
+            .answers_nothing()
+            .fails(&[Code::Forbidden, Code::LastOwner]),
+        Route::get("/v1/projects/{id}/quota", SEES, show_quota)
+            .summary("What it may have at once, and has")
+            .answers::<QuotaView>(),
+        Route::post("/v1/projects/{id}/quota", OPERATOR, set_quota)
+            .summary("Change what it may have at once")
+            .takes::<QuotaChange>()
+            .answers::<QuotaView>(),
+    ])
+}
+
+#[derive(Deserialize)]
+struct PathId {
+    id: ProjectId,
+}
+
+#[derive(Deserialize)]
+struct MemberPath {
+    id: ProjectId,
+    user_id: UserId,
+}
+
+fn view(row: ProjectRow) -> ProjectView {
+    ProjectView {
+        id: row.id.into(),
+        name: row.name,
+        role: row.role.and_then(|role| role.parse().ok()),
+        created_at: row.created_at.into(),
+        version: row.version,
+    }
+}
+
+async fn list(
+    State(fleet): State<Fleet>,
+    principal: Principal,
+    Search(query): Search<PageQuery>,
+) -> Answer<Json<Page<ProjectView>>> {
+    let page = query.page("projects", &fleet.app.cursors)?;
+    let rows = store::list(fleet.app.db.read(), principal.user_id, looks(&principal), &page).await?;
+    let place = |row: &ProjectRow| (row.created_at.into(), row.id);
+    Ok(Json(page.answer(rows, "projects", &fleet.app.cursors, place, view)))
+}
+
+async fn shown(fleet: &Fleet, principal: &Principal, id: ProjectId) -> Answer<ProjectView> {
+    Seat::take(fleet.app.db.bookkeeping(), principal, id).await?;
+    let row = store::get(fleet.app.db.bookkeeping(), id, principal.user_id).await?;
+    row.map(view).ok_or_else(|| Code::NotFound.into())
+}
+
+async fn create(
+    State(fleet): State<Fleet>,
+    principal: Principal,
+    Body(body): Body<ProjectCreate>,
+) -> Answer<(StatusCode, Json<ProjectView>)> {
+    let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
+    if !(1..=63).contains(&body.name.len()) || !body.name.bytes().all(plain) || body.name.starts_with('-') {
+        return Err(ApiError::field(
+            "name",
+            "1 to 63 of a-z, 0-9 and -, not beginning with -",
+        ));
+    }
+    let id = ProjectId::new();
+    let mut change = fleet.app.db.change(&principal.actor(), "project.create", id).await?;
+    let owner = match &body.owner {
+        None => principal.user_id,
+        Some(name) => store::user_by_name(change.conn(), name)
+            .await?
+            .ok_or_else(|| ApiError::field("owner", "there is no such user"))?,
+    };
+    store::create(&mut change, id, &body.name, owner).await?;
+    change.detail(json!({ "name": body.name, "owner": owner }));
+    change.event("project.created", id, json!({ "name": body.name }));
+    change.commit().await?;
+    Ok((StatusCode::CREATED, Json(shown(&fleet, &principal, id).await?)))
+}
+
+async fn show(
+    State(fleet): State<Fleet>,
+    principal: Principal,
+    Params(PathId { id }): Params<PathId>,
+) -> Answer<Json<ProjectView>> {
+    shown(&fleet, &principal, id).await.map(Json)
+}
+
+async fn member_list(fleet: &Fleet, id: ProjectId) -> Answer<Json<Page<MemberView>>> {
+    let show = |row: MemberRow| {
+        Ok(MemberView {
+            user_id: row.user_id.into(),
+            user: row.user_name,
+            role: row.role.parse().map_err(ApiError::internal)?,
+            since: row.since.into(),
+        })
+    };
+    let rows = store::members(fleet.app.db.bookkeeping(), id).await?;
+    let items = rows.into_iter().map(show).collect::<Answer<_>>()?;
+    Ok(Json(Page { items, next: None }))
+}
+
+async fn members(
+    State(fleet): State<Fleet>,
+    principal: Principal,
+    Params(PathId { id }): Params<PathId>,
+) -> Answer<Json<Page<MemberView>>> {
+    Seat::take(fleet.app.db.read(), &principal, id).await?;
+    member_list(&fleet, id).await
+}
+
+async fn add(
+    State(fleet): State<Fleet>,
+    principal: Principal,
+    Params(PathId { id }): Params<PathId>,
+    Body(body): Body<MemberAdd>,
+) -> Answer<Json<Page<MemberView>>> {
+    let mut change = fleet
+        .app
+        .db
+        .change(&principal.actor(), "project.member_add", id)
+        .await?;
+    quota::lock(&mut change, id).await?;
+    let seat = Seat::take(change.conn(), &principal, id).await?;
+    seat.needs(ProjectRole::Admin)?;
+    let user = store::user_by_name(change.conn(), &body.user)
+        .await?
+        .ok_or_else(|| ApiError::field("user", "there is no such user"))?;
+    guard_owners(&mut change, &seat, id, user, Some(body.role)).await?;
+    store::seat(&mut change, id, user, body.role).await?;
+    change.detail(json!({ "user": user, "role": body.role }));
+    change.event("project.member", id, json!({ "user_id": user, "role": body.role }));
+    change.commit().await?;
+    member_list(&fleet, id).await
+}
+
+/// Owners are made and unmade by owners only.
+async fn guard_owners(
+    change: &mut base::Change,
+    seat: &Seat,
+    id: ProjectId,
+    user: UserId,
+    to: Option<ProjectRole>,
+) -> Answer<()> {
+    let row = store::get(change.conn(), id, user).await?;
+    let is_owner = row.and_then(|row| row.role).as_deref() == Some(ProjectRole::Owner.as_str());
+    if is_owner || to == Some(ProjectRole::Owner) {
+        seat.needs(ProjectRole::Owner)?;
+    }
+    Ok(())
+}
+
+async fn remove(
+    State(fleet): State<Fleet>,
+    principal: Principal,
+    Params(MemberPath { id, user_id }): Params<MemberPath>,
+) -> Answer<StatusCode> {
+    let mut change = fleet
+        .app
+        .db
+        .change(&principal.actor(), "project.member_remove", id)
+        .await?;
+    quota::lock(&mut change, id).await?;
+    let seat = Seat::take(change.conn(), &principal, id).await?;
+    // Whoever wants to leave may.
+    if user_id != principal.user_id {
+        seat.needs(ProjectRole::Admin)?;
+    }
+    guard_owners(&mut change, &seat, id, user_id, None).await?;
+    if !store::unseat(&mut change, id, user_id).await? {
+        return Err(Code::NotFound.into());
+    }
+    change.detail(json!({ "user": user_id }));
+    change.event("project.member", id, json!({ "user_id": user_id, "role": null }));
+    change.commit().await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+async fn show_quota(
+    State(fleet): State<Fleet>,
+    principal: Principal,
+    Params(PathId { id }): Params<PathId>,
+) -> Answer<Json<QuotaView>> {
+    Seat::take(fleet.app.db.read(), &principal, id).await?;
+    let row = quota::get(fleet.app.db.bookkeeping(), id)
+        .await?
+        .ok_or(Code::NotFound)?;
+    Ok(Json(row.view()))
+}
+
+async fn set_quota(
+    State(fleet): State<Fleet>,
+    principal: Principal,
+    Params(PathId { id }): Params<PathId>,
+    Body(body): Body<QuotaChange>,
+) -> Answer<Json<QuotaView>> {
+    let mut change = fleet.app.db.change(&principal.actor(), "quota.set", id).await?;
+    quota::set(&mut change, id, &body).await?;
+    change.detail(json!(body));
+    change.event("quota.changed", id, json!(body));
+    change.commit().await?;
+    let row = quota::get(fleet.app.db.bookkeeping(), id)
+        .await?
+        .ok_or(Code::NotFound)?;
+    Ok(Json(row.view()))
+}

@@ -1,0 +1,114 @@
+//! Who may what in a project, in one place. Whoever has no seat in it, and no platform role that may look, does not
+//! learn that it exists: what is foreign and what is missing are the same answer.
+
+use base::auth::{Principal, Scope};
+use base::http::{Answer, ApiError};
+use model::id::{ProjectId, UserId};
+use model::signal::Code;
+use model::state::ProjectRole;
+use sqlx::PgExecutor;
+
+/// Platform roles that may look into any project.
+const LOOKS: [Scope; 4] = [Scope::Operator, Scope::Support, Scope::Auditor, Scope::Finance];
+
+/// A caller's place in one project.
+#[derive(Clone, Debug)]
+pub struct Seat {
+    user: UserId,
+    pub role: Option<ProjectRole>,
+    operator: bool,
+}
+
+impl Seat {
+    /// In this project; 404 for whoever has no business there.
+    pub async fn take(from: impl PgExecutor<'_>, principal: &Principal, project: ProjectId) -> Answer<Self> {
+        let row: Option<(Option<String>,)> = sqlx::query_as(
+            "select m.role from project p left join project_member m on m.project_id = p.id and m.user_id = $2 where p.id = $1",
+        )
+        .bind(project.uuid())
+        .bind(principal.user_id.uuid())
+        .fetch_optional(from)
+        .await?;
+        let (role,) = row.ok_or(Code::NotFound)?;
+        let role = match role.filter(|_| principal.may(Scope::Project)) {
+            Some(word) => Some(word.parse().map_err(ApiError::internal)?),
+            None => None,
+        };
+        if role.is_none() && !looks(principal) {
+            return Err(Code::NotFound.into());
+        }
+        Ok(Self {
+            user: principal.user_id,
+            role,
+            operator: principal.may(Scope::Operator),
+        })
+    }
+
+    fn at_least(&self, wanted: ProjectRole) -> bool {
+        self.role.is_some_and(|role| role as u8 >= wanted as u8)
+    }
+
+    /// Somebody in the project, with at least this role.
+    pub fn needs(&self, wanted: ProjectRole) -> Answer<()> {
+        if self.at_least(wanted) {
+            return Ok(());
+        }
+        Err(ApiError::new(Code::Forbidden).message(format!("this needs the role {wanted} in the project")))
+    }
+
+    /// Their own, as a member; anybody's, as an administrator of the project.
+    pub fn may_change(&self, creator: UserId) -> Answer<()> {
+        if self.at_least(ProjectRole::Admin) || (self.at_least(ProjectRole::Member) && creator == self.user) {
+            return Ok(());
+        }
+        Err(ApiError::new(Code::Forbidden).message("this needs its creator, or an administrator of the project"))
+    }
+
+    /// The same, or an operator, who has to say why.
+    pub fn may_end(&self, creator: UserId, reason: Option<&str>) -> Answer<()> {
+        let refused = match self.may_change(creator) {
+            Ok(()) => return Ok(()),
+            Err(refused) => refused,
+        };
+        match (self.operator, reason) {
+            (true, Some(_)) => Ok(()),
+            (true, None) => Err(ApiError::field("reason", "operators say why")),
+            (false, _) => Err(refused),
+        }
+    }
+}
+
+/// May this caller look into projects that they are not in?
+pub fn looks(principal: &Principal) -> bool {
+    LOOKS.iter().any(|scope| principal.may(*scope))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seat(user: UserId, role: Option<ProjectRole>, operator: bool) -> Seat {
+        Seat { user, role, operator }
+    }
+
+    #[test]
+    fn roles_may_what_the_table_says() {
+        use ProjectRole::{Admin, Member, Owner, Viewer};
+        let (me, other) = (UserId::new(), UserId::new());
+        for (role, create, own, others) in [
+            (None, false, false, false),
+            (Some(Viewer), false, false, false),
+            (Some(Member), true, true, false),
+            (Some(Admin), true, true, true),
+            (Some(Owner), true, true, true),
+        ] {
+            let seat = seat(me, role, false);
+            assert_eq!(seat.needs(Member).is_ok(), create, "{role:?}");
+            assert_eq!(seat.may_end(me, None).is_ok(), own, "{role:?}");
+            assert_eq!(seat.may_end(other, Some("why")).is_ok(), others, "{role:?}");
+        }
+        let operator = seat(me, None, true);
+        assert!(operator.needs(Member).is_err() && operator.may_change(me).is_err());
+        assert!(operator.may_end(other, None).is_err() && operator.may_end(other, Some("why")).is_ok());
+    }
+}

@@ -1,0 +1,169 @@
+//! Rows of the catalogue. The price is the one of the SKU's present version; versions are never changed.
+
+use base::Change;
+use base::http::{Answer, ApiError, Page};
+use model::api::{SkuCreate, SkuImage, SkuKind};
+use model::id::SkuId;
+use model::signal::Code;
+use sqlx::{PgExecutor, PgPool};
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+#[derive(Clone, Debug, sqlx::FromRow)]
+pub struct SkuRow {
+    pub id: Uuid,
+    pub name: String,
+    pub kind: String,
+    pub gpu_model: String,
+    pub gpu_count: i32,
+    pub slots: i32,
+    pub vcpu: i32,
+    pub memory_mib: i64,
+    pub nvme_gib: i64,
+    pub fabric: bool,
+    pub images: serde_json::Value,
+    pub visible: bool,
+    pub version: i32,
+    pub created_at: OffsetDateTime,
+    pub price_micro_per_hour: i64,
+    pub currency: String,
+    /// Slots, or whole machines, that nobody has.
+    pub free: i64,
+}
+
+impl SkuRow {
+    pub fn kind(&self) -> Answer<SkuKind> {
+        self.kind.parse().map_err(ApiError::internal)
+    }
+
+    pub fn images(&self) -> Answer<Vec<SkuImage>> {
+        serde_json::from_value(self.images.clone()).map_err(ApiError::internal)
+    }
+}
+
+macro_rules! select_sku {
+    ($rest:literal) => {
+        concat!(
+            "select s.*, v.price_micro_per_hour, v.currency,
+                    case when s.kind = 'slice' then
+                        (select coalesce(sum(free / s.slots), 0)::bigint from (
+                             select count(*) as free from slot f join node n on n.id = f.node_id
+                             where f.state = 'free' and f.fault is null and n.state = 'ready' and n.mode = 'slice'
+                             group by f.node_id) as nodes)
+                    else (select count(*) from node n where n.state = 'ready' and n.mode = 'machine'
+                            and not exists (select from lease l where l.node_id = n.id and l.ended_at is null)) end as free
+             from sku s join sku_version v on v.sku_id = s.id and v.version = s.version ",
+            $rest
+        )
+    };
+}
+
+pub async fn get(pool: &PgPool, id: SkuId) -> sqlx::Result<Option<SkuRow>> {
+    sqlx::query_as(select_sku!("where s.id = $1"))
+        .bind(id.uuid())
+        .fetch_optional(pool)
+        .await
+}
+
+/// Of those that can be rented.
+pub async fn by_name(from: impl PgExecutor<'_>, name: &str) -> sqlx::Result<Option<SkuRow>> {
+    sqlx::query_as(select_sku!("where s.name = $1 and s.visible"))
+        .bind(name)
+        .fetch_optional(from)
+        .await
+}
+
+pub async fn list(pool: &PgPool, all: bool, page: &Page) -> sqlx::Result<Vec<SkuRow>> {
+    let (at, id) = page.after_parts();
+    sqlx::query_as(select_sku!(
+        "where ($1 or s.visible) and ($2::timestamptz is null or (s.created_at, s.id) < ($2, $3))
+         order by s.created_at desc, s.id desc limit $4"
+    ))
+    .bind(all)
+    .bind(at)
+    .bind(id)
+    .bind(page.fetch())
+    .fetch_all(pool)
+    .await
+}
+
+pub async fn create(change: &mut Change, id: SkuId, wish: &SkuCreate) -> Answer<()> {
+    let big = |field: &str, n: u64| i64::try_from(n).map_err(|_| ApiError::field(field, "too large"));
+    let small = |field: &str, n: u32| i32::try_from(n).map_err(|_| ApiError::field(field, "too large"));
+    sqlx::query(
+        "insert into sku (id, name, kind, gpu_model, gpu_count, slots, vcpu, memory_mib, nvme_gib, fabric, images, created_at)
+         values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)",
+    )
+    .bind(id.uuid())
+    .bind(&wish.name)
+    .bind(wish.kind.as_str())
+    .bind(&wish.gpu_model)
+    .bind(small("gpu_count", wish.gpu_count)?)
+    .bind(small("slots", wish.slots)?)
+    .bind(small("vcpu", wish.vcpu)?)
+    .bind(big("memory_mib", wish.memory_mib)?)
+    .bind(big("nvme_gib", wish.nvme_gib)?)
+    .bind(wish.fabric)
+    .bind(sqlx::types::Json(&wish.images))
+    .bind(OffsetDateTime::from(change.at()))
+    .execute(change.conn())
+    .await
+    .map_err(taken)?;
+    price(
+        change,
+        id,
+        1,
+        big("price_micro_per_hour", wish.price_micro_per_hour)?,
+        &wish.currency,
+    )
+    .await
+}
+
+fn taken(error: sqlx::Error) -> ApiError {
+    let taken = error
+        .as_database_error()
+        .is_some_and(sqlx::error::DatabaseError::is_unique_violation);
+    if taken {
+        ApiError::new(Code::StateConflict).message("a SKU of this name exists already")
+    } else {
+        error.into()
+    }
+}
+
+async fn price(change: &mut Change, id: SkuId, version: i32, micro: i64, currency: &str) -> Answer<()> {
+    let by = change.actor().reference();
+    sqlx::query(
+        "insert into sku_version (sku_id, version, price_micro_per_hour, currency, created_at, created_by)
+         values ($1, $2, $3, $4, $5, $6)",
+    )
+    .bind(id.uuid())
+    .bind(version)
+    .bind(micro)
+    .bind(currency)
+    .bind(OffsetDateTime::from(change.at()))
+    .bind(by)
+    .execute(change.conn())
+    .await?;
+    Ok(())
+}
+
+/// A new price is a new version. The same price again is nothing new.
+pub async fn reprice(change: &mut Change, id: SkuId, micro: i64) -> Answer<()> {
+    let row: Option<(i32, i64, String)> = sqlx::query_as(
+        "select s.version, v.price_micro_per_hour, v.currency
+         from sku s join sku_version v on v.sku_id = s.id and v.version = s.version where s.id = $1 for update of s",
+    )
+    .bind(id.uuid())
+    .fetch_optional(change.conn())
+    .await?;
+    let (version, before, currency) = row.ok_or(Code::NotFound)?;
+    if before == micro {
+        return Ok(());
+    }
+    price(change, id, version + 1, micro, &currency).await?;
+    sqlx::query("update sku set version = version + 1 where id = $1")
+        .bind(id.uuid())
+        .execute(change.conn())
+        .await?;
+    Ok(())
+}

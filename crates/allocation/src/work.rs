@@ -1,0 +1,108 @@
+//! The provisioning worker: takes up workflows that are due, goes on with each as far as it goes, and looks after
+//! deadlines. Any number of them may run; each pass is safe to run twice at once. A worker that dies is followed by
+//! another as soon as its leases have run out.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use base::wake::Topic;
+use fleet::Fleet;
+use tokio::task::JoinSet;
+use uuid::Uuid;
+
+use crate::metrics::WORKFLOW_CLAIMS;
+use crate::workflow::drive::drive;
+use crate::workflow::journal::{self, Claim};
+use crate::workflow::{Flow, Platform};
+
+mod deadlines;
+
+/// Workflows that one process goes on with at once.
+const AT_ONCE: usize = 16;
+const SWEEP: Duration = Duration::from_millis(1000);
+const RENEW: Duration = Duration::from_millis(2000);
+
+type Held = Arc<Mutex<HashMap<Uuid, i64>>>;
+
+/// Starts the loops.
+pub fn spawn(fleet: &Fleet, loops: &mut JoinSet<()>) {
+    let held = Held::default();
+    loops.spawn(workflow_loop(fleet.clone(), held.clone()));
+    loops.spawn(renew_loop(fleet.clone(), held));
+    loops.spawn(deadlines::run(fleet.clone()));
+}
+
+async fn workflow_loop(fleet: Fleet, held: Held) {
+    let mut news = fleet.app.wake.subscribe(Topic::Workflows);
+    let mut ends = fleet.app.wake.subscribe(Topic::Progress);
+    let mut running: JoinSet<()> = JoinSet::new();
+    let mut more = true;
+    loop {
+        let wait = async {
+            if more {
+                return;
+            }
+            tokio::select! {
+                () = news.look_again(SWEEP) => {}
+                () = ends.look_again(SWEEP) => {}
+                Some(_) = running.join_next(), if !running.is_empty() => {}
+            }
+        };
+        if !fleet.running(wait).await {
+            break;
+        }
+        while running.try_join_next().is_some() {}
+        let room = AT_ONCE.saturating_sub(running.len());
+        more = false;
+        if room == 0 {
+            continue;
+        }
+        match journal::claim(&fleet.app.db, room as i64).await {
+            Ok(claims) => {
+                more = claims.len() == room;
+                for claim in claims {
+                    metrics::counter!(WORKFLOW_CLAIMS).increment(1);
+                    running.spawn(go_on(fleet.clone(), held.clone(), claim));
+                }
+            }
+            Err(error) => tracing::warn!(%error, "no look at the workflows"),
+        }
+    }
+    // What is in our hands is put down where the next one can take it up.
+    while running.join_next().await.is_some() {}
+}
+
+async fn go_on(fleet: Fleet, held: Held, claim: Claim) {
+    let hands = |held: &Held| held.lock().unwrap_or_else(PoisonError::into_inner).remove(&claim.id);
+    held.lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .insert(claim.id, claim.epoch);
+    match Flow::parse(&claim.flow) {
+        Some(flow) => {
+            let ground = Platform::new(fleet.clone(), claim.allocation_id.into());
+            if let Err(error) = drive(&fleet.app.db, flow, &claim, &ground).await {
+                // Its lease runs out, and somebody reads the journal again.
+                tracing::warn!(%error, workflow = %claim.id, flow = %claim.flow, "a workflow was interrupted");
+            }
+        }
+        None => tracing::error!(workflow = %claim.id, flow = %claim.flow, "no such flow in this build"),
+    }
+    hands(&held);
+}
+
+async fn renew_loop(fleet: Fleet, held: Held) {
+    while fleet.running(tokio::time::sleep(RENEW)).await {
+        let claims: Vec<(Uuid, i64)> = held
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .iter()
+            .map(|(id, epoch)| (*id, *epoch))
+            .collect();
+        if !claims.is_empty()
+            && let Err(error) = journal::renew(&fleet.app.db, &claims).await
+        {
+            tracing::warn!(%error, "the leases of workflows were not renewed");
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! Deadlines: what is late is seen, and what has had its time is released.
+
+use std::time::Duration;
+
+use base::Actor;
+use base::http::Answer;
+use base::idempotency;
+use fleet::Fleet;
+use model::id::AllocationId;
+use model::signal::Code;
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use crate::allocation::{moves, store, verbs};
+
+const EVERY: Duration = Duration::from_millis(1000);
+const AT_ONCE: i64 = 100;
+
+pub(super) async fn run(fleet: Fleet) {
+    while fleet.running(tokio::time::sleep(EVERY)).await {
+        for (what, done) in [
+            ("late allocations", late(&fleet).await),
+            ("expired allocations", expired(&fleet).await),
+        ] {
+            if let Err(error) = done {
+                tracing::warn!(code = %error.code, what, "not looked after");
+            }
+        }
+        if let Err(error) = idempotency::prune(&fleet.app.db).await {
+            tracing::warn!(%error, "old idempotency keys stay");
+        }
+    }
+}
+
+/// Past their deadline, or with a workflow that cannot go on.
+async fn late(fleet: &Fleet) -> Answer<()> {
+    let now = OffsetDateTime::from(fleet.app.clock.now());
+    let ids: Vec<(Uuid, Option<String>, Option<String>)> = sqlx::query_as(
+        "select a.id, w.error -> 'error' ->> 'code', w.error ->> 'at'
+         from allocation a left join workflow w on w.allocation_id = a.id and w.state = 'stuck'
+         where a.ended_at is null and a.stuck_since is null and (a.deadline_at < $1 or w.id is not null) limit $2",
+    )
+    .bind(now)
+    .bind(AT_ONCE)
+    .fetch_all(fleet.app.db.read())
+    .await?;
+    for (id, code, at_step) in ids {
+        let id = AllocationId::from(id);
+        let mut change = fleet
+            .app
+            .db
+            .change(&Actor::system("deadlines"), "allocation.stuck", id)
+            .await?;
+        let row = store::lock(&mut change, id).await?;
+        let stays = row.ended_at.is_none() && row.stuck_since.is_none();
+        if stays && (row.deadline_at.is_some_and(|deadline| deadline < now) || code.is_some()) {
+            let code = code
+                .and_then(|code| code.parse().ok())
+                .unwrap_or(Code::DeadlineExceeded);
+            let place = at_step.unwrap_or_else(|| row.state.clone());
+            moves::stuck(&mut change, &row, code, &place).await?;
+            change.commit().await?;
+        }
+    }
+    Ok(())
+}
+
+/// Those whose time is over end as if their tenant had released them.
+async fn expired(fleet: &Fleet) -> Answer<()> {
+    let now = OffsetDateTime::from(fleet.app.clock.now());
+    let ids: Vec<Uuid> = sqlx::query_scalar(
+        "select id from allocation where state = 'active' and ends_at < $1 order by ends_at limit $2",
+    )
+    .bind(now)
+    .bind(AT_ONCE)
+    .fetch_all(fleet.app.db.read())
+    .await?;
+    for id in ids.into_iter().map(AllocationId::from) {
+        let mut change = fleet
+            .app
+            .db
+            .change(&Actor::system("deadlines"), "allocation.release", id)
+            .await?;
+        if verbs::release_in(&mut change, id, "its time was over").await? {
+            change.commit().await?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,255 @@
+//! The ground that real workflows stand on: the database and the queue of signed tasks. Each act is one transaction, made
+//! under the allocation's lock; tasks are signed only under the intent that was stored with the wish.
+
+use base::http::{Answer, ApiError};
+use base::{Actor, ActorKind, Change};
+use fleet::slot::lease;
+use fleet::task::{Ask, Cover, TaskRow, enqueue, store as tasks};
+use fleet::{Fleet, intent};
+use model::id::AllocationId;
+use model::intent::Wish;
+use model::signal::Code;
+use model::state::{AllocationState, SlotState};
+use model::task::{Task, TaskType, vm_provision, vm_release};
+use model::time::Timestamp;
+use model::value::Nonce;
+use uuid::Uuid;
+
+use super::ground::{Ground, Holds, Seen, TaskSeen, Work};
+use super::{Fail, Why};
+use crate::allocation::moves::{self, Because};
+use crate::allocation::store::{self, AllocationRow, op};
+
+/// How long an allocation waits for a node that is not ready or has no room.
+const NODE_PATIENCE_MS: i64 = 600_000;
+/// Between two tries at a node that does not take anything.
+const PAUSE_MS: i64 = 2_000;
+
+#[derive(Clone)]
+pub struct Platform {
+    fleet: Fleet,
+    id: AllocationId,
+}
+
+/// What went wrong on our side is tried again: the deadline is what ends it, and a person sees why.
+fn passing(error: ApiError) -> Fail {
+    tracing::warn!(code = %error.code, message = %error.message, "a step of a workflow is tried again");
+    Fail::after_ms(PAUSE_MS)
+}
+
+impl Platform {
+    pub fn new(fleet: Fleet, id: AllocationId) -> Self {
+        Self { fleet, id }
+    }
+
+    async fn row(&self) -> Answer<AllocationRow> {
+        let row = store::get(self.fleet.app.db.bookkeeping(), self.id).await?;
+        row.ok_or_else(|| Code::NotFound.into())
+    }
+
+    /// In the name of the request that is behind it.
+    async fn change(&self, action: &'static str) -> Answer<Change> {
+        let row = self.row().await?;
+        let actor = Actor::new(ActorKind::System, "provisioning-worker", row.correlation_id);
+        Ok(self.fleet.app.db.change(&actor, action, self.id).await?)
+    }
+
+    async fn seen(&self) -> Answer<Seen> {
+        let row = self.row().await?;
+        let db = self.fleet.app.db.bookkeeping();
+        let ops = [
+            op(self.id, TaskType::VmProvision).uuid(),
+            op(self.id, TaskType::VmRelease).uuid(),
+        ];
+        let tasks = tasks::of_ops(db, &ops).await?;
+        let last = |wanted: TaskType| {
+            let task = tasks.iter().rev().find(|task| task.task_type == wanted.as_str());
+            task.map(task_seen).transpose()
+        };
+        let held: Vec<String> = sqlx::query_scalar(
+            "select s.state from lease l join slot s on s.id = l.slot_id where l.allocation_id = $1 and l.ended_at is null",
+        )
+        .bind(self.id.uuid())
+        .fetch_all(db)
+        .await?;
+        let holds = match held.as_slice() {
+            [] => Holds::Nothing,
+            all if all.iter().all(|state| state == SlotState::Reserved.as_str()) => Holds::Promised,
+            _ => Holds::Given,
+        };
+        Ok(Seen {
+            state: row.state()?,
+            cancelled: row.cancel_asked_at.is_some(),
+            provision: last(TaskType::VmProvision)?,
+            release: last(TaskType::VmRelease)?,
+            holds,
+        })
+    }
+
+    async fn moved(&self, to: AllocationState, reason: &str, why: &Why) -> Answer<()> {
+        let mut change = self.change("allocation.move").await?;
+        let row = if to.is_end() {
+            store::lock_to_end(&mut change, self.id).await?
+        } else {
+            store::lock(&mut change, self.id).await?
+        };
+        if !row.state()?.leads_to().contains(&to) {
+            return Ok(()); // there already, or somewhere that has to be looked at again
+        }
+        if to == AllocationState::Active {
+            self.evidence(&mut change).await?;
+        }
+        let because = Because {
+            reason: if reason.is_empty() { to.as_str() } else { reason },
+            code: why.code,
+            detail: Some(why.detail.as_str()).filter(|detail| !detail.is_empty()),
+        };
+        if to == AllocationState::Unwinding {
+            intent::withdraw(&mut change, row.intent()?).await?;
+        }
+        moves::enter(&mut change, &row, to, &because).await?;
+        Ok(change.commit().await?)
+    }
+
+    /// How to reach it, from what the node has signed.
+    async fn evidence(&self, change: &mut Change) -> Answer<()> {
+        let tasks = tasks::of_ops(change.conn(), &[op(self.id, TaskType::VmProvision).uuid()]).await?;
+        let output = tasks.last().and_then(|task| task.output.clone());
+        let output: Option<vm_provision::Output> = output.and_then(|json| serde_json::from_value(json).ok());
+        let Some(output) = output else { return Ok(()) };
+        sqlx::query(
+            "update allocation set private_ip = $2, default_username = $3, power = 'running', version = version + 1 where id = $1",
+        )
+        .bind(self.id.uuid())
+        .bind(output.private_ip.to_string())
+        .bind(output.default_user.as_str())
+        .execute(change.conn())
+        .await?;
+        Ok(())
+    }
+
+    async fn wished(&self, change: &mut Change, row: &AllocationRow) -> Answer<vm_provision::Params> {
+        let bytes: Option<Vec<u8>> = sqlx::query_scalar("select wish from intent where sha256 = $1")
+            .bind(&row.intent_sha256)
+            .fetch_optional(change.conn())
+            .await?;
+        let bytes = bytes.ok_or(Code::IntentMissing)?;
+        match serde_json::from_slice(&bytes).map_err(|_| Code::IntentInvalid)? {
+            Wish::Slice { params, .. } => Ok(*params),
+            Wish::Machine { .. } | Wish::Wipe { .. } | Wish::Power { .. } => Err(Code::IntentInvalid.into()),
+        }
+    }
+
+    async fn asked(&self, work: Work) -> Answer<()> {
+        let mut change = self.change("allocation.ask").await?;
+        let row = store::lock(&mut change, self.id).await?;
+        let wish = self.wished(&mut change, &row).await?;
+        let task = match work {
+            Work::Provision if row.state()? != AllocationState::Provisioning => return Ok(()),
+            Work::Provision => Task::VmProvision(wish),
+            Work::Release => Task::VmRelease(vm_release::Params {
+                allocation_id: self.id,
+                vm_name: wish.vm_name,
+                slots: wish.slots,
+                graceful_timeout_seconds: wish.graceful_timeout_seconds,
+                wipe: true,
+                release_nonce: Nonce::fresh(),
+            }),
+        };
+        let cover = Cover::Intent {
+            sha256: row.intent()?,
+            op: row.op(task.task_type()),
+        };
+        let ask = Ask {
+            node: row.node(),
+            task,
+            cover,
+        };
+        enqueue(&self.fleet, &mut change, &ask).await?;
+        Ok(change.commit().await?)
+    }
+
+    /// The node does not take it now: said once, and tried again until patience ends.
+    async fn refused(&self, work: Work, error: ApiError) -> Answer<Fail> {
+        let for_good = matches!(
+            error.code,
+            Code::IntentMissing
+                | Code::IntentInvalid
+                | Code::IntentWithdrawn
+                | Code::SlotDevicesChanged
+                | Code::ModeConflict
+                | Code::StateConflict
+                | Code::NotFound
+        );
+        if work == Work::Provision && for_good {
+            return Ok(Fail::fatal(error.code, error.message));
+        }
+        let mut change = self.change("allocation.wait").await?;
+        let row = store::lock(&mut change, self.id).await?;
+        let waited = change.at().since_ms(Timestamp::from(row.state_since));
+        if work == Work::Provision && waited > NODE_PATIENCE_MS {
+            return Ok(Fail::fatal(Code::AllocationTimedOut, error.message));
+        }
+        if row.waiting_code.as_deref() != Some(error.code.as_str()) {
+            moves::waits(&mut change, self.id, error.code).await?;
+            change.commit().await?;
+        }
+        Ok(Fail::after_ms(PAUSE_MS))
+    }
+
+    async fn stopped(&self) -> Answer<()> {
+        let mut change = self.change("task.cancel").await?;
+        store::lock(&mut change, self.id).await?;
+        let ops: [Uuid; 1] = [op(self.id, TaskType::VmProvision).uuid()];
+        let tasks = tasks::of_ops(change.conn(), &ops).await?;
+        for task in tasks.iter().filter(|task| task.ended_at.is_none()) {
+            let task = tasks::lock(&mut change, task.id()).await?.ok_or(Code::NotFound)?;
+            if !task.state()?.is_end() && task.cancel_at.is_none() {
+                tasks::cancel(&mut change, &task).await?;
+            }
+        }
+        Ok(change.commit().await?)
+    }
+
+    async fn given_back(&self) -> Answer<()> {
+        let mut change = self.change("allocation.give_back").await?;
+        store::lock(&mut change, self.id).await?;
+        lease::unreserve(&mut change, self.id).await?;
+        Ok(change.commit().await?)
+    }
+}
+
+fn task_seen(task: &TaskRow) -> Answer<TaskSeen> {
+    Ok(TaskSeen {
+        id: task.id(),
+        state: task.state()?,
+        code: task.code.as_deref().and_then(|code| code.parse().ok()),
+        detail: task.detail.clone(),
+    })
+}
+
+impl Ground for Platform {
+    async fn look(&self) -> Result<Seen, Fail> {
+        self.seen().await.map_err(passing)
+    }
+
+    async fn enter(&self, to: AllocationState, reason: &str, why: &Why) -> Result<(), Fail> {
+        self.moved(to, reason, why).await.map_err(passing)
+    }
+
+    async fn ask(&self, work: Work) -> Result<(), Fail> {
+        match self.asked(work).await {
+            Ok(()) => Ok(()),
+            Err(error) if error.code == Code::DatabaseUnavailable => Err(passing(error)),
+            Err(error) => Err(self.refused(work, error).await.unwrap_or_else(passing)),
+        }
+    }
+
+    async fn stop(&self) -> Result<(), Fail> {
+        self.stopped().await.map_err(passing)
+    }
+
+    async fn give_back(&self) -> Result<(), Fail> {
+        self.given_back().await.map_err(passing)
+    }
+}

@@ -1,0 +1,279 @@
+//! `gpuaas allocation`: rent, look, give back. Waiting is watching: Ctrl-C stops looking and nothing else, and says how to
+//! look again or to take it back.
+
+mod view;
+mod watch;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Subcommand;
+use model::api::{AllocationCreate, AllocationExtend, AllocationRelease, NodeReason};
+use model::state::AllocationState;
+use serde_json::{Value, json};
+
+use crate::client::Client;
+use crate::failure::Failure;
+use crate::ids::{Noun, resolve};
+use crate::output::text;
+use crate::session::{Limit, Session};
+use crate::{duration, thread};
+pub(crate) use view::{TRANSITIONS, VIEW};
+
+#[derive(Subcommand)]
+pub(crate) enum Verb {
+    /// Allocations of your projects
+    #[command(visible_alias = "ls")]
+    List {
+        /// Only of this project: an id or a name
+        #[arg(long)]
+        project: Option<String>,
+        /// Only in this state
+        #[arg(long)]
+        state: Option<AllocationState>,
+        /// Also those that have ended
+        #[arg(long)]
+        ended: bool,
+        #[command(flatten)]
+        limit: Limit,
+    },
+    /// Rent something
+    #[command(after_help = "Ctrl-C while waiting only stops looking. Exit 5: quota or capacity, 6: --timeout is over.")]
+    Create(Create),
+    /// One allocation with everything known about it
+    Show { allocation: String },
+    /// Follow an allocation until it is active or has ended
+    Watch {
+        allocation: String,
+        /// How long to look: 90s, 5m
+        #[arg(long, value_parser = duration::parse, default_value = "1h")]
+        timeout: Duration,
+    },
+    /// Every phase, of making it and of taking it away
+    Phases { allocation: String },
+    /// Every move it made, oldest first
+    Events { allocation: String },
+    /// Take back what is being made
+    Cancel(Ending),
+    /// Give it back; its disks are wiped with proof
+    Release {
+        #[command(flatten)]
+        ending: Ending,
+        /// Operators say why
+        #[arg(long)]
+        reason: Option<String>,
+    },
+    /// End the tenant's side at once; its slots are quarantined (operators)
+    ForceRelease {
+        allocation: String,
+        /// Why, for the audit log
+        #[arg(long)]
+        reason: String,
+        /// Do not ask
+        #[arg(long, short)]
+        yes: bool,
+    },
+    /// Try the stuck step again (operators)
+    Retry { allocation: String },
+    /// A new one like one that failed or was cancelled
+    Again {
+        allocation: String,
+        #[command(flatten)]
+        wait: Wait,
+    },
+    /// A new end, counted from now
+    Extend {
+        allocation: String,
+        /// 4h, 7d; without it there is no end
+        #[arg(long, value_parser = duration::parse)]
+        ttl: Option<Duration>,
+    },
+    /// Switch its VM off and on
+    Reboot { allocation: String },
+    /// Switch its VM off; it keeps its slots and stays charged
+    Stop { allocation: String },
+    /// Switch its VM on
+    Start { allocation: String },
+}
+
+#[derive(clap::Args)]
+pub(crate) struct Wait {
+    /// Look until it is active or has ended
+    #[arg(long)]
+    wait: bool,
+    /// How long to look: 90s, 5m
+    #[arg(long, value_parser = duration::parse, default_value = "1h")]
+    timeout: Duration,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct Create {
+    /// What to rent; see `gpuaas sku list`
+    #[arg(long)]
+    sku: String,
+    /// An id or a name; not needed if you are in one project only
+    #[arg(long)]
+    project: Option<String>,
+    /// To recognise it by
+    #[arg(long)]
+    name: Option<String>,
+    /// One of the SKU's images
+    #[arg(long)]
+    image: Option<String>,
+    /// A public key file; several times for several. All stored ones unless told
+    #[arg(long = "ssh-key", value_name = "FILE")]
+    ssh_keys: Vec<PathBuf>,
+    /// Released by itself after this long: 4h, 7d
+    #[arg(long, value_parser = duration::parse)]
+    ttl: Option<Duration>,
+    #[command(flatten)]
+    wait: Wait,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct Ending {
+    allocation: String,
+    #[command(flatten)]
+    wait: Wait,
+    /// Do not ask
+    #[arg(long, short)]
+    yes: bool,
+}
+
+pub(crate) async fn run(verb: Verb, session: &mut Session) -> Result<(), Failure> {
+    match verb {
+        Verb::List {
+            project,
+            state,
+            ended,
+            limit,
+        } => list(session, project.as_deref(), state, ended, &limit).await,
+        Verb::Create(wish) => create(session, wish).await,
+        Verb::Show { allocation } => {
+            let (client, path) = found(session, &allocation).await?;
+            let document = client.get(&path).await?;
+            session.out.record(&VIEW, &document)?;
+            view::conditions(&mut session.out, &document)?;
+            thread::show_phases(&mut session.out, &document)
+        }
+        Verb::Watch { allocation, timeout } => {
+            let (client, path) = found(session, &allocation).await?;
+            let document = client.get(&path).await?;
+            watch::follow(session, &client, document, timeout).await
+        }
+        Verb::Phases { allocation } => {
+            let (client, path) = found(session, &allocation).await?;
+            let document = client.get(&format!("{path}/phases")).await?;
+            view::phases(&mut session.out, &document)
+        }
+        Verb::Events { allocation } => {
+            let (client, path) = found(session, &allocation).await?;
+            let document = client.get(&format!("{path}/transitions")).await?;
+            session.out.list(&TRANSITIONS, &document)
+        }
+        Verb::Cancel(ending) => end(session, ending, "cancel", json!({})).await,
+        Verb::Release { ending, reason } => end(session, ending, "release", json!(AllocationRelease { reason })).await,
+        Verb::ForceRelease {
+            allocation,
+            reason,
+            yes,
+        } => {
+            let plain = text::plain(&allocation);
+            session.confirm(yes, &format!("end {plain} at once and quarantine its slots"))?;
+            act(session, &allocation, "force-release", &json!(NodeReason { reason })).await
+        }
+        Verb::Retry { allocation } => act(session, &allocation, "retry", &json!({})).await,
+        Verb::Again { allocation, wait } => {
+            let (client, path) = found(session, &allocation).await?;
+            let made = client.post_once(&format!("{path}/again"), &json!({})).await?;
+            shown(session, &client, made, &wait).await
+        }
+        Verb::Extend { allocation, ttl } => {
+            let ttl_s = ttl.map(|ttl| ttl.as_secs());
+            act(session, &allocation, "extend", &json!(AllocationExtend { ttl_s })).await
+        }
+        Verb::Reboot { allocation } => act(session, &allocation, "reboot", &json!({})).await,
+        Verb::Stop { allocation } => act(session, &allocation, "stop", &json!({})).await,
+        Verb::Start { allocation } => act(session, &allocation, "start", &json!({})).await,
+    }
+}
+
+async fn list(
+    session: &mut Session,
+    project: Option<&str>,
+    state: Option<AllocationState>,
+    ended: bool,
+    limit: &Limit,
+) -> Result<(), Failure> {
+    let client = session.client()?;
+    let project = match project {
+        Some(typed) => Some(resolve(&client, Noun::Project, typed).await?),
+        None => None,
+    };
+    let live = !ended && state.is_none();
+    let filters = [
+        ("project", project),
+        ("state", state.map(|state| state.to_string())),
+        ("live", live.then(|| "true".to_owned())),
+    ];
+    session.list(Noun::Allocation.path(), &filters, limit, &VIEW).await
+}
+
+async fn create(session: &mut Session, wish: Create) -> Result<(), Failure> {
+    let client = session.client()?;
+    let project = match &wish.project {
+        Some(typed) => Some(resolve(&client, Noun::Project, typed).await?),
+        None => None,
+    };
+    let mut keys = Vec::new();
+    for file in &wish.ssh_keys {
+        let text = std::fs::read_to_string(file)
+            .map_err(|error| Failure::usage(format!("cannot read {}: {error}", file.display())))?;
+        let key = text.trim().parse();
+        keys.push(key.map_err(|error| Failure::usage(format!("{} is no public key: {error}", file.display())))?);
+    }
+    let image = wish.image.as_deref().map(str::parse).transpose();
+    let body = AllocationCreate {
+        project: project.and_then(|id| id.parse().ok()),
+        sku: wish.sku,
+        name: wish.name,
+        image: image.map_err(|error| Failure::usage(format!("--image: {error}")))?,
+        ssh_public_keys: keys,
+        ttl_s: wish.ttl.map(|ttl| ttl.as_secs()),
+    };
+    let made = client.post_once(Noun::Allocation.path(), &body).await?;
+    shown(session, &client, made, &wish.wait).await
+}
+
+async fn shown(session: &mut Session, client: &Client, document: Value, wait: &Wait) -> Result<(), Failure> {
+    if wait.wait {
+        watch::follow(session, client, document, wait.timeout).await
+    } else {
+        session.out.record(&VIEW, &document)
+    }
+}
+
+async fn found(session: &mut Session, typed: &str) -> Result<(Client, String), Failure> {
+    let client = session.client()?;
+    let id = resolve(&client, Noun::Allocation, typed).await?;
+    let path = format!("{}/{id}", Noun::Allocation.path());
+    Ok((client, path))
+}
+
+async fn end(session: &mut Session, ending: Ending, verb: &str, body: Value) -> Result<(), Failure> {
+    session.confirm(ending.yes, &format!("{verb} {}", text::plain(&ending.allocation)))?;
+    let (client, path) = found(session, &ending.allocation).await?;
+    let document = client.post(&format!("{path}/{verb}"), &body).await?;
+    if ending.wait.wait {
+        watch::until_over(session, &client, document, ending.wait.timeout).await
+    } else {
+        session.out.record(&VIEW, &document)
+    }
+}
+
+/// A verb that answers with the allocation.
+async fn act(session: &mut Session, typed: &str, verb: &str, body: &Value) -> Result<(), Failure> {
+    let (client, path) = found(session, typed).await?;
+    let document = client.post(&format!("{path}/{verb}"), body).await?;
+    session.out.record(&VIEW, &document)
+}

@@ -1,0 +1,209 @@
+//! `gpuaas project`: who works together, and what they may have at once.
+
+use clap::Subcommand;
+use model::api::{MemberAdd, ProjectCreate, QuotaChange};
+use model::state::ProjectRole;
+use serde_json::Value;
+
+use crate::client::Client;
+use crate::failure::{Exit, Failure};
+use crate::ids::{Noun, resolve};
+use crate::output::column::{Kind, View, col};
+use crate::output::text;
+use crate::session::{Limit, Session};
+use crate::token::done;
+
+pub(crate) const VIEW: View = View {
+    columns: &[
+        col("id", "id", Kind::Id),
+        col("name", "name", Kind::Text),
+        col("role", "role", Kind::Text),
+        col("age", "created_at", Kind::Since),
+    ],
+    key: "id",
+};
+
+pub(crate) const MEMBERS: View = View {
+    columns: &[
+        col("user", "user", Kind::Text),
+        col("role", "role", Kind::Text),
+        col("since", "since", Kind::Since),
+        col("id", "user_id", Kind::Id),
+    ],
+    key: "user_id",
+};
+
+pub(crate) const QUOTA: View = View {
+    columns: &[
+        col("slots", "slots", Kind::Text),
+        col("slots_used", "slots_used", Kind::Text),
+        col("allocations", "allocations", Kind::Text),
+        col("allocations_used", "allocations_used", Kind::Text),
+        col("slots_per_sku", "slots_per_sku", Kind::Text),
+        col("terminals", "terminals", Kind::Text),
+        col("max_ttl_hours", "max_ttl_hours", Kind::Text),
+        col("project_id", "project_id", Kind::Id),
+    ],
+    key: "project_id",
+};
+
+#[derive(Subcommand)]
+pub(crate) enum Verb {
+    /// Your projects
+    #[command(visible_alias = "ls")]
+    List {
+        #[command(flatten)]
+        limit: Limit,
+    },
+    /// Make a project (operators)
+    Create {
+        name: String,
+        /// Its first owner, by name; you, unless told
+        #[arg(long)]
+        owner: Option<String>,
+    },
+    /// One project
+    Show {
+        /// An id or a name
+        project: String,
+    },
+    /// Who is in it
+    #[command(subcommand)]
+    Member(Member),
+    /// What it may have at once
+    #[command(subcommand)]
+    Quota(Quota),
+}
+
+#[derive(Subcommand)]
+pub(crate) enum Member {
+    /// Who is in it, and as what
+    #[command(visible_alias = "ls")]
+    List { project: String },
+    /// Let somebody in, or change their role
+    Add {
+        project: String,
+        /// By name
+        user: String,
+        /// viewer, member, admin or owner
+        #[arg(long, default_value = "member")]
+        role: ProjectRole,
+    },
+    /// Take somebody out
+    #[command(visible_alias = "rm")]
+    Remove {
+        project: String,
+        /// By name
+        user: String,
+        /// Do not ask
+        #[arg(long, short)]
+        yes: bool,
+    },
+}
+
+#[derive(Subcommand)]
+pub(crate) enum Quota {
+    /// What it may have, and has
+    Show { project: String },
+    /// Change what it may have (operators)
+    Set {
+        project: String,
+        #[arg(long)]
+        slots: Option<u32>,
+        #[arg(long)]
+        slots_per_sku: Option<u32>,
+        #[arg(long)]
+        allocations: Option<u32>,
+        #[arg(long)]
+        terminals: Option<u32>,
+        #[arg(long)]
+        max_ttl_hours: Option<u32>,
+    },
+}
+
+pub(crate) async fn run(verb: Verb, session: &mut Session) -> Result<(), Failure> {
+    match verb {
+        Verb::List { limit } => session.list(Noun::Project.path(), &[], &limit, &VIEW).await,
+        Verb::Create { name, owner } => {
+            let made = session
+                .client()?
+                .post(Noun::Project.path(), &ProjectCreate { name, owner })
+                .await?;
+            session.out.record(&VIEW, &made)
+        }
+        Verb::Show { project } => {
+            let (client, path) = found(session, &project).await?;
+            let document = client.get(&path).await?;
+            session.out.record(&VIEW, &document)
+        }
+        Verb::Member(verb) => member(session, verb).await,
+        Verb::Quota(Quota::Show { project }) => {
+            let (client, path) = found(session, &project).await?;
+            let document = client.get(&format!("{path}/quota")).await?;
+            session.out.record(&QUOTA, &document)
+        }
+        Verb::Quota(Quota::Set {
+            project,
+            slots,
+            slots_per_sku,
+            allocations,
+            terminals,
+            max_ttl_hours,
+        }) => {
+            let (client, path) = found(session, &project).await?;
+            let body = QuotaChange {
+                slots,
+                slots_per_sku,
+                allocations,
+                terminals,
+                max_ttl_hours,
+            };
+            let document = client.post(&format!("{path}/quota"), &body).await?;
+            session.out.record(&QUOTA, &document)
+        }
+    }
+}
+
+async fn found(session: &mut Session, typed: &str) -> Result<(Client, String), Failure> {
+    let client = session.client()?;
+    let id = resolve(&client, Noun::Project, typed).await?;
+    let path = format!("{}/{id}", Noun::Project.path());
+    Ok((client, path))
+}
+
+async fn member(session: &mut Session, verb: Member) -> Result<(), Failure> {
+    match verb {
+        Member::List { project } => {
+            let (client, path) = found(session, &project).await?;
+            let document = client.get(&format!("{path}/members")).await?;
+            session.out.list(&MEMBERS, &document)
+        }
+        Member::Add { project, user, role } => {
+            let (client, path) = found(session, &project).await?;
+            let document = client
+                .post(&format!("{path}/members"), &MemberAdd { user, role })
+                .await?;
+            session.out.list(&MEMBERS, &document)
+        }
+        Member::Remove { project, user, yes } => {
+            let (client, path) = found(session, &project).await?;
+            let plain = text::plain(&user);
+            session.confirm(yes, &format!("take {plain} out of {}", text::plain(&project)))?;
+            let members = client.get(&format!("{path}/members")).await?;
+            let all = members
+                .get("items")
+                .and_then(Value::as_array)
+                .cloned()
+                .unwrap_or_default();
+            let one = all
+                .iter()
+                .find(|one| one.get("user").and_then(Value::as_str) == Some(&user));
+            let id = one.and_then(|one| one.get("user_id")?.as_str()).ok_or_else(|| {
+                let code = model::signal::Code::NotFound;
+                Failure::new(Exit::NotFound, code, format!("{plain} is not in it"))
+            })?;
+            let answer = client.delete(&format!("{path}/members/{id}")).await?;
+            done(session, id, "taken out", &answer)
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! `gpuaas sku`: what can be rented. A new price is for whoever comes from now on.
+
+use std::path::PathBuf;
+
+use clap::Subcommand;
+use model::api::{SkuCreate, SkuPrice};
+
+use crate::failure::Failure;
+use crate::ids::{Noun, resolve};
+use crate::output::column::{Kind, View, col, extra};
+use crate::session::{Limit, Session};
+
+pub(crate) const VIEW: View = View {
+    columns: &[
+        col("id", "id", Kind::Id),
+        col("name", "name", Kind::Text),
+        col("kind", "kind", Kind::Text),
+        col("gpu", "gpu_model", Kind::Text),
+        col("gpus", "gpu_count", Kind::Text),
+        col("vcpus", "vcpu", Kind::Text),
+        col("memory", "memory_mib", Kind::Mib),
+        col("price_micro_per_hour", "price_micro_per_hour", Kind::Text),
+        col("currency", "currency", Kind::Text),
+        col("free", "free", Kind::Text),
+        extra("images", "images.name", Kind::Text),
+        extra("slots", "slots", Kind::Text),
+        extra("nvme_gib", "nvme_gib", Kind::Text),
+        extra("fabric", "fabric", Kind::Text),
+        extra("visible", "visible", Kind::Text),
+        extra("version", "version", Kind::Text),
+        extra("age", "created_at", Kind::Since),
+    ],
+    key: "id",
+};
+
+#[derive(Subcommand)]
+pub(crate) enum Verb {
+    /// What there is
+    #[command(visible_alias = "ls")]
+    List {
+        #[command(flatten)]
+        limit: Limit,
+    },
+    /// One SKU with its images
+    Show {
+        /// An id or a name
+        sku: String,
+    },
+    /// Put something into the catalogue (operators)
+    Create {
+        /// A JSON document of the form that the API takes
+        file: PathBuf,
+    },
+    /// A new price for whoever comes from now on (finance)
+    Price {
+        /// An id or a name
+        sku: String,
+        /// In millionths of its currency, for an hour
+        micro_per_hour: u64,
+    },
+}
+
+pub(crate) async fn run(verb: Verb, session: &mut Session) -> Result<(), Failure> {
+    match verb {
+        Verb::List { limit } => session.list(Noun::Sku.path(), &[], &limit, &VIEW).await,
+        Verb::Show { sku } => {
+            let client = session.client()?;
+            let id = resolve(&client, Noun::Sku, &sku).await?;
+            let document = client.get(&format!("{}/{id}", Noun::Sku.path())).await?;
+            session.out.record(&VIEW, &document)
+        }
+        Verb::Create { file } => {
+            let text = std::fs::read_to_string(&file)
+                .map_err(|error| Failure::usage(format!("cannot read {}: {error}", file.display())))?;
+            let body: SkuCreate = serde_json::from_str(&text)
+                .map_err(|error| Failure::usage(format!("{} is no SKU: {error}", file.display())))?;
+            let made = session.client()?.post(Noun::Sku.path(), &body).await?;
+            session.out.record(&VIEW, &made)
+        }
+        Verb::Price { sku, micro_per_hour } => {
+            let client = session.client()?;
+            let id = resolve(&client, Noun::Sku, &sku).await?;
+            let body = SkuPrice {
+                price_micro_per_hour: micro_per_hour,
+            };
+            let document = client.post(&format!("{}/{id}/price", Noun::Sku.path()), &body).await?;
+            session.out.record(&VIEW, &document)
+        }
+    }
+}

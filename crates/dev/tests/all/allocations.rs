@@ -1,0 +1,109 @@
+//! What tenants rent, with real agents and executors on pretended hosts: the way there, the way back, and everything that
+//! comes between.
+
+mod walk;
+mod ways_back;
+
+use base::testing::eventually;
+use dev::api::Api;
+use dev::simnode::SimNode;
+use dev::slots::approve_all;
+use dev::town::Town;
+use host::pretend::Profile;
+use model::api::{AllocationCreate, AllocationView, SlotView, TransitionView};
+use model::id::{AllocationId, NodeId};
+use model::state::{AllocationState, NodeMode, SlotState};
+use serde_json::json;
+
+use crate::EXE;
+
+/// A town with a host of eight slots, something to rent, and a project of the administrator's.
+pub(crate) struct Market {
+    pub(crate) town: Town,
+    pub(crate) node: NodeId,
+    sim: SimNode,
+}
+
+impl Market {
+    pub(crate) async fn open() -> Self {
+        let town = Town::start(EXE).await;
+        let (node, sim) = town.node_for("a", Profile::H100x8, NodeMode::Slice).await;
+        approve_all(&town.api(), node).await.expect("slots");
+        dev::demo::ensure(&town.api()).await.expect("something to rent");
+        Self { town, node, sim }
+    }
+
+    pub(crate) fn api(&self) -> Api {
+        self.town.api()
+    }
+
+    pub(crate) fn wish() -> AllocationCreate {
+        AllocationCreate {
+            project: None,
+            sku: dev::demo::SKU.to_owned(),
+            name: None,
+            image: None,
+            ssh_public_keys: Vec::new(),
+            ttl_s: None,
+        }
+    }
+
+    pub(crate) async fn rents(&self, key: &str) -> AllocationView {
+        let made = self.api().post_as(key, "/v1/allocations", &Self::wish()).await;
+        made.expect("accepted")
+    }
+
+    pub(crate) async fn shows(&self, id: AllocationId) -> AllocationView {
+        let path = format!("/v1/allocations/{id}");
+        self.api().get(&path).await.expect("it is there")
+    }
+
+    pub(crate) async fn verb(&self, id: AllocationId, verb: &str) -> AllocationView {
+        let path = format!("/v1/allocations/{id}/{verb}");
+        self.api().post(&path, &json!({})).await.expect("accepted")
+    }
+
+    pub(crate) async fn until(&self, id: AllocationId, state: AllocationState) -> AllocationView {
+        eventually(&format!("the allocation is {state}"), async || {
+            let seen = self.shows(id).await;
+            if seen.state == state {
+                Ok(seen)
+            } else {
+                Err(format!("{} {:?} {:?}", seen.state, seen.code, seen.detail))
+            }
+        })
+        .await
+    }
+
+    pub(crate) async fn moves(&self, id: AllocationId) -> Vec<AllocationState> {
+        let path = format!("/v1/allocations/{id}/transitions");
+        let page: model::api::Page<TransitionView> = self.api().get(&path).await.expect("a history");
+        page.items.into_iter().map(|one| one.to).collect()
+    }
+
+    pub(crate) async fn slots(&self) -> Vec<SlotView> {
+        dev::slots::of_node(&self.api(), self.node).await.expect("slots")
+    }
+
+    pub(crate) async fn free(&self) -> usize {
+        let slots = self.slots().await;
+        slots.iter().filter(|slot| slot.state == SlotState::Free).count()
+    }
+
+    /// The host falls silent, as if somebody had pulled the plug.
+    pub(crate) async fn unplug(self) -> Self {
+        let Self { town, node, mut sim } = self;
+        let stopped = tokio::task::spawn_blocking(move || {
+            sim.stop();
+            sim
+        });
+        let sim = stopped.await.expect("stops");
+        Self { town, node, sim }
+    }
+
+    pub(crate) async fn close(self) {
+        let mut sim = self.sim;
+        tokio::task::spawn_blocking(move || sim.stop()).await.expect("stops");
+        self.town.end().await;
+    }
+}

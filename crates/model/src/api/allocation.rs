@@ -1,0 +1,140 @@
+//! What a tenant rents, from the wish to the proven end.
+
+use std::net::Ipv4Addr;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{PhaseView, SkuKind};
+use crate::id::{AllocationId, OpId, ProjectId, SkuId, SlotId, UserId};
+use crate::signal::Code;
+use crate::state::AllocationState;
+use crate::task::vm_power::Power;
+use crate::time::Timestamp;
+use crate::value::{Name, SshKey};
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AllocationCreate {
+    /// Not needed by whoever is in one project only.
+    #[serde(default)]
+    pub project: Option<ProjectId>,
+    /// By name.
+    pub sku: String,
+    /// 1 to 64 characters, for people.
+    #[serde(default)]
+    pub name: Option<String>,
+    /// One of the SKU's; its first one, unless told.
+    #[serde(default)]
+    pub image: Option<Name>,
+    /// All stored keys of the caller, unless told.
+    #[serde(default)]
+    #[schemars(length(max = 32))]
+    pub ssh_public_keys: Vec<SshKey>,
+    /// Released by itself after this long; 60 at least.
+    #[serde(default)]
+    pub ttl_s: Option<u64>,
+}
+
+/// `POST …/release` and `…/force-release`. Operators have to say why.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AllocationRelease {
+    #[serde(default)]
+    pub reason: Option<String>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AllocationExtend {
+    /// From now on; null for no end.
+    pub ttl_s: Option<u64>,
+}
+
+/// What lies on top of a state and wants somebody's eye.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ConditionCode {
+    /// The node has no room yet, or is not ready.
+    WaitingForNode,
+    /// Past its deadline, or it could not be taken back.
+    Stuck,
+    /// The node is silent.
+    Unreachable,
+    /// Its time is nearly over.
+    Expiring,
+    /// The balance is nearly over.
+    AutoReleasePending,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ConditionView {
+    pub code: ConditionCode,
+    pub since: Timestamp,
+    pub detail: Option<String>,
+    pub owner: String,
+    /// A command that helps, ready to be pasted.
+    pub verb: String,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct AllocationView {
+    pub id: AllocationId,
+    pub project_id: ProjectId,
+    pub name: Option<String>,
+    pub kind: SkuKind,
+    pub sku: String,
+    pub sku_id: SkuId,
+    pub sku_version: i64,
+    pub rate_micro_per_hour: u64,
+    pub currency: String,
+    pub creator_id: UserId,
+    pub creator: String,
+    pub state: AllocationState,
+    pub state_since: Timestamp,
+    pub state_reason: String,
+    pub deadline_at: Option<Timestamp>,
+    pub ends_at: Option<Timestamp>,
+    pub conditions: Vec<ConditionView>,
+    pub forced: bool,
+    pub code: Option<Code>,
+    pub detail: Option<String>,
+    pub power: Option<Power>,
+    pub private_ip: Option<Ipv4Addr>,
+    pub default_username: Option<String>,
+    pub slot_ids: Vec<SlotId>,
+    /// Operators see which node it is on; tenants do not.
+    pub node_name: Option<String>,
+    /// The node below is pretended.
+    pub simulated: bool,
+    /// The work under way, or the last one.
+    pub operation_id: Option<OpId>,
+    /// Of the work under way, or of the last one.
+    pub phases: Vec<PhaseView>,
+    pub correlation_id: String,
+    pub created_at: Timestamp,
+    pub ended_at: Option<Timestamp>,
+    pub version: i64,
+    /// Grows with every change and every phase; `GET …?changed_since=N&wait_s=S` answers when it has passed N.
+    pub revision: i64,
+}
+
+/// `GET …/phases`: all of them, of making it and of taking it away.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct AllocationPhases {
+    pub allocation_id: AllocationId,
+    pub provision: Vec<PhaseView>,
+    pub release: Vec<PhaseView>,
+}
+
+/// `GET …/transitions`: every move, oldest first.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct TransitionView {
+    pub from: Option<AllocationState>,
+    pub to: AllocationState,
+    pub at: Timestamp,
+    pub reason: String,
+    pub actor: String,
+    pub code: Option<Code>,
+    pub correlation_id: String,
+}
