@@ -2,6 +2,7 @@
 //! vanish with the test, an emulated guest, and a loop device for its disk. Only the GPU is pretended.
 
 mod ground;
+mod kills;
 mod network;
 mod parts;
 mod slice;
@@ -56,6 +57,7 @@ fn in_a_lab<F: FnOnce(&ground::Ground)>(body: F) {
         return;
     }
     if inside() {
+        println!(); // the test's own name has no line of its own
         body(&ground::Ground::prepare());
         println!("{RAN}");
         return;
@@ -68,7 +70,14 @@ fn in_a_lab<F: FnOnce(&ground::Ground)>(body: F) {
     command.args(["--propagation", "private", "--mount-proc"]);
     // A shell is the first process: it takes care of what daemons leave, which libvirt would wait for.
     command.args(["sh", "-c", "\"$@\" & wait $!", RAN]).arg(exe);
-    command.args(["--exact", name, "--nocapture", "--test-threads", "1"]);
+    command.args([
+        "--exact",
+        name,
+        "--include-ignored",
+        "--nocapture",
+        "--test-threads",
+        "1",
+    ]);
     // Hidden there too, and gone with it.
     let output = command.env("TMPDIR", "/mnt").output().expect("unshare starts");
     let (out, err) = (
