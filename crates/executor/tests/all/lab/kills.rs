@@ -1,11 +1,11 @@
 //! The executor of a real slice is killed in the middle of every phase of a provision and every step of a release, and
-//! goes on: in the end there is nothing left of any of it. It runs in slow motion, a fraction of a millisecond at a
-//! time, and its journal is read while it stands still: where it dies is known, not guessed.
+//! goes on: in the end there is nothing left of any of it. Its writes are slowed down, because
+//! some steps are over in a fraction of one. Where it died is read from its journal.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use executor::{Clock, Options, Stop};
 use host::pretend::{Pretend, Profile};
@@ -14,7 +14,6 @@ use model::outcome::{Outcome, ResultPayload};
 use model::socket::FromAgent;
 use model::task::{Task, vm_provision, vm_release};
 use model::value::Nonce;
-use rustix::process::{Pid, Signal, kill_process};
 
 use super::ground::{BRIDGE, Ground, ROOT};
 use super::parts::Loop;
@@ -25,8 +24,10 @@ use crate::place::Place;
 const PROFILE: Profile = Profile::L40sx4;
 const DISK_BYTES: u64 = 64 << 20;
 const PATIENCE: Duration = Duration::from_secs(240);
-/// It runs so long, then it is looked at.
-const MOTION: Duration = Duration::from_micros(300);
+/// Each of these takes so long, and then a while.
+const SLOWED: &str = "fdatasync,fsync,mkdir,mkdirat,rename,renameat,renameat2,linkat,unlink,unlinkat";
+const SLOWED_BY_US: u32 = 25_000;
+const GLANCE: Duration = Duration::from_millis(4);
 const ROUNDS_MOST: usize = 24;
 /// In one walk, so that most of each walk is a resumed one and some of it is not.
 const KILLS_PER_WALK: usize = 4;
@@ -61,6 +62,14 @@ fn an_executor_of_the_lab() {
     executor::run(options, Stop::new().expect("an eventfd")).expect("it is killed");
 }
 
+const NEXT: &str = "\"next\":{";
+
+enum Word {
+    /// Forwards or back.
+    Step(String),
+    Ended,
+}
+
 struct Process {
     child: Child,
     journal: PathBuf,
@@ -68,7 +77,11 @@ struct Process {
 
 impl Process {
     fn start(place: &Place) -> Self {
-        let mut command = program(&std::env::current_exe().expect("this binary").display().to_string());
+        let mut command = program("strace");
+        command.args(["-D", "-f", "--seccomp-bpf", "-qq", "-o", "/dev/null", "-e"]);
+        command.arg(format!("trace={SLOWED}"));
+        command.args(["-e", &format!("inject={SLOWED}:delay_exit={SLOWED_BY_US}")]);
+        command.arg(std::env::current_exe().expect("this binary"));
         command.args([
             "--exact",
             "lab::kills::an_executor_of_the_lab",
@@ -81,26 +94,26 @@ impl Process {
         Self { child, journal }
     }
 
-    fn signal(&self, signal: Signal) {
-        let pid = Pid::from_child(&self.child);
-        kill_process(pid, signal).expect("it is there");
-    }
-
-    /// The step that its journal says it is in, forwards or back.
-    fn step(&self) -> Option<String> {
+    /// What its journal says last; nothing before the first word, or while one is being written.
+    fn last_word(&self) -> Option<Word> {
         let bytes = std::fs::read(&self.journal).ok()?;
         let text = String::from_utf8_lossy(&bytes);
-        let begun = &text[text.rfind("\"next\":{")?..];
-        let step = begun
-            .strip_prefix("\"next\":{\"begin\":{")?
-            .split("\"step\":\"")
-            .nth(1)?;
-        Some(step.split('"').next()?.to_owned())
+        let text = &text[text.rfind(NEXT)? + NEXT.len()..];
+        if text.starts_with("\"end\"") {
+            return Some(Word::Ended);
+        }
+        let step = text.split("\"step\":\"").nth(1)?.split_once('"')?.0;
+        Some(Word::Step(step.to_owned()))
     }
 
-    fn killed(mut self) {
-        self.signal(Signal::KILL);
+    /// The step in which it was.
+    fn killed(mut self) -> Option<String> {
+        self.child.kill().expect("it was there");
         self.child.wait().expect("waited for");
+        match self.last_word()? {
+            Word::Step(step) => Some(step),
+            Word::Ended => None,
+        }
     }
 }
 
@@ -112,7 +125,7 @@ struct Walked {
 
 /// Offers the task and kills whoever does it, in steps that are `wanted`; `stay` is how often it is looked at in such
 /// a step before that.
-fn walk(place: &Place, payload: &TaskPayload, order: &[&str], wanted: &BTreeSet<&str>, stay: usize) -> Walked {
+fn walk(place: &Place, payload: &TaskPayload, wanted: &BTreeSet<&str>, stay: usize) -> Walked {
     let mut died_in: Vec<String> = Vec::new();
     loop {
         let process = Process::start(place);
@@ -123,51 +136,36 @@ fn walk(place: &Place, payload: &TaskPayload, order: &[&str], wanted: &BTreeSet<
             agent.send(&FromAgent::Results {});
         }
         let worth = |step: &str| wanted.contains(step) && !died_in.iter().any(|died| died == step);
-        let doomed = if died_in.len() < KILLS_PER_WALK {
-            doom(&process, order, worth, stay)
-        } else {
-            None
-        };
-        let Some(step) = doomed else {
-            agent.send(&FromAgent::Results {});
-            let result = place.open(&agent.done(payload.task_id));
-            agent.ack(payload.task_id);
-            process.killed();
-            return Walked { result, died_in };
-        };
+        if died_in.len() < KILLS_PER_WALK && doomed(&process, worth, stay) {
+            died_in.extend(process.killed());
+            continue;
+        }
+        agent.send(&FromAgent::Results {});
+        let result = place.open(&agent.done(payload.task_id));
+        agent.ack(payload.task_id);
         process.killed();
-        died_in.push(step);
+        return Walked { result, died_in };
     }
 }
 
-/// Runs it up to a step that is worth it, the last of the way in slow motion, and leaves it standing there. None if it
-/// got to the end.
-fn doom(process: &Process, order: &[&str], worth: impl Fn(&str) -> bool, stay: usize) -> Option<String> {
-    let (mut seen, mut last) = (0, None);
-    loop {
-        let reached = last
-            .as_deref()
-            .and_then(|last| order.iter().position(|step| *step == last));
-        let soon = order.iter().skip(reached.unwrap_or(0)).take(3).any(|step| worth(step));
-        // Where nothing is wanted, the guest needs the processor more than we do.
-        std::thread::park_timeout(if soon { MOTION } else { 10 * MOTION });
-        if soon {
-            process.signal(Signal::STOP);
+/// Watches it until it is in a step that is worth it, and a while longer. False if it got to the end.
+fn doomed(process: &Process, worth: impl Fn(&str) -> bool, stay: usize) -> bool {
+    let (mut seen, mut begun, until) = (0, false, Instant::now() + PATIENCE);
+    while Instant::now() < until {
+        std::thread::park_timeout(GLANCE);
+        match process.last_word() {
+            Some(Word::Step(step)) => {
+                begun = true;
+                seen = if worth(&step) { seen + 1 } else { 0 };
+                if seen > stay {
+                    return true;
+                }
+            }
+            Some(Word::Ended) if begun => return false,
+            Some(Word::Ended) | None => {}
         }
-        let step = process.step();
-        let here = step.as_deref().filter(|step| soon && worth(step));
-        seen = if here.is_some() { seen + 1 } else { 0 };
-        if let Some(here) = here.filter(|_| seen > stay) {
-            return Some(here.to_owned());
-        }
-        if soon {
-            process.signal(Signal::CONT);
-        }
-        if step.is_none() && last.is_some() {
-            return None;
-        }
-        last = step.or(last);
     }
+    false
 }
 
 fn release(params: &vm_provision::Params) -> Task {
@@ -209,15 +207,15 @@ fn wherever_the_executor_is_killed_the_host_ends_clean() {
             if to_come.is_empty() && to_go.is_empty() {
                 break;
             }
-            // Later rounds look for what was over too soon to stay in.
-            let stay = if round < 6 { round * 2 } else { 0 };
+            // At once first, then later; and again at once, for what is over too soon to stay in.
+            let stay = [0, 4, 16].get(round).copied().unwrap_or(0);
             let params = params(&image, slot.clone());
             let payload = place.house.payload(&Task::VmProvision(params.clone()));
-            let came = walk(&place, &payload, vm_provision::PHASES, &to_come, stay);
+            let came = walk(&place, &payload, &to_come, stay);
             assert_eq!(came.result.outcome, Outcome::Succeeded, "{:?}", came.result);
             assert!(!disk.is_blank(), "the image is on it");
             let payload = place.house.payload(&release(&params));
-            let went = walk(&place, &payload, vm_release::PHASES, &to_go, stay);
+            let went = walk(&place, &payload, &to_go, stay);
             assert_eq!(went.result.outcome, Outcome::Succeeded, "{:?}", went.result);
             assert!(disk.is_blank(), "every byte");
             nothing_is_left(ground);
