@@ -4,7 +4,7 @@ SHELL := /bin/bash
 export PATH := $(PATH):$(HOME)/.cargo/bin
 BIN = $${CARGO_TARGET_DIR:-target}/debug
 
-.PHONY: help dev test test-services lint fmt bench torture edit-time
+.PHONY: help dev test test-services test-lab lint fmt bench torture edit-time
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -20,6 +20,9 @@ test: ## format, lints, every test, and the check that nothing is left behind
 
 test-services: ## the suites that need Go, Java or a heavy SDK; what is missing is named, not failed
 	@tools/test-services.sh
+
+test-lab: ## the slow laboratory: a real slice whose executor is killed in every phase (minutes, as root)
+	@tools/test-lab.sh
 
 lint: ## format and lints only
 	@tools/setup.sh lint

@@ -26,7 +26,12 @@ pub(crate) struct Market {
 
 impl Market {
     pub(crate) async fn open() -> Self {
-        let town = Town::start(EXE).await;
+        // A host that is unplugged stays ready for as long as a test may take.
+        let town = Town::tuned(EXE, |config| {
+            config.wait_hold_s = 2;
+            config.heartbeat_stale_s = 600;
+        });
+        let town = town.await;
         let (node, sim) = town.node_for("a", Profile::H100x8, NodeMode::Slice).await;
         approve_all(&town.api(), node).await.expect("slots");
         dev::demo::ensure(&town.api()).await.expect("something to rent");

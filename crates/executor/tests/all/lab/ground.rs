@@ -1,7 +1,7 @@
 //! The ground: directories that hide the machine's own, a switch, DHCP and DNS, and what runs VMs.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use host::real::{MachineSettings, NetworkSettings};
@@ -26,12 +26,19 @@ impl Ground {
         }
         fs::create_dir_all(format!("{ROOT}/dev/disk/by-id")).expect("a directory");
         run("ip", &["link", "set", "lo", "up"]);
-        let hosts_dir = PathBuf::from(format!("{ROOT}/hosts"));
-        fs::create_dir_all(&hosts_dir).expect("a directory");
+        let ground = Self::known();
+        fs::create_dir_all(&ground.network.hosts_dir).expect("a directory");
+        ground.switch();
+        ground.dnsmasq();
+        ground
+    }
+
+    /// Where everything is, once it is prepared.
+    pub(crate) fn known() -> Self {
         let network = NetworkSettings {
             reachable: Vec::new(),
             switch_dir: "/run/openvswitch".into(),
-            hosts_dir,
+            hosts_dir: format!("{ROOT}/hosts").into(),
             dnsmasq_pid: "/run/dnsmasq.pid".into(),
         };
         let machines = MachineSettings {
@@ -39,10 +46,7 @@ impl Ground {
             disks_dir: format!("{ROOT}/dev/disk/by-id").into(),
             emulated: true,
         };
-        let ground = Self { network, machines };
-        ground.switch();
-        ground.dnsmasq();
-        ground
+        Self { network, machines }
     }
 
     /// Outside the kernel: not every kernel has the module.

@@ -2,10 +2,12 @@
 //! vanish with the test, an emulated guest, and a loop device for its disk. Only the GPU is pretended.
 
 mod ground;
+mod kills;
 mod network;
 mod parts;
 mod slice;
 
+use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
 
 const RAN: &str = "this ran in a lab";
@@ -56,6 +58,7 @@ fn in_a_lab<F: FnOnce(&ground::Ground)>(body: F) {
         return;
     }
     if inside() {
+        println!(); // the test's own name has no line of its own
         body(&ground::Ground::prepare());
         println!("{RAN}");
         return;
@@ -68,20 +71,37 @@ fn in_a_lab<F: FnOnce(&ground::Ground)>(body: F) {
     command.args(["--propagation", "private", "--mount-proc"]);
     // A shell is the first process: it takes care of what daemons leave, which libvirt would wait for.
     command.args(["sh", "-c", "\"$@\" & wait $!", RAN]).arg(exe);
-    command.args(["--exact", name, "--nocapture", "--test-threads", "1"]);
+    command.args([
+        "--exact",
+        name,
+        "--include-ignored",
+        "--nocapture",
+        "--test-threads",
+        "1",
+    ]);
     // Hidden there too, and gone with it.
-    let output = command.env("TMPDIR", "/mnt").output().expect("unshare starts");
-    let (out, err) = (
-        String::from_utf8_lossy(&output.stdout),
-        String::from_utf8_lossy(&output.stderr),
-    );
-    let done = out.contains(RAN) || out.contains("not run: ");
-    assert!(output.status.success() && done, "{name} in a lab:\n{out}\n{err}");
-    // What it says of itself, and what could not run.
-    for line in out
-        .lines()
-        .filter(|line| line.starts_with("lab: ") || line.starts_with("not run: "))
-    {
-        println!("{line}");
+    command
+        .env("TMPDIR", "/mnt")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut child = command.spawn().expect("unshare starts");
+    let mut errors = child.stderr.take().expect("piped");
+    let errors = std::thread::spawn(move || {
+        let mut text = Vec::new();
+        errors.read_to_end(&mut text).expect("readable");
+        String::from_utf8_lossy(&text).into_owned()
+    });
+    let mut out = String::new();
+    for line in BufReader::new(child.stdout.take().expect("piped")).lines() {
+        let line = line.expect("text");
+        // What it says of itself, as it goes, and what could not run.
+        if line.starts_with("lab: ") || line.starts_with("not run: ") {
+            println!("{line}");
+        }
+        out += &line;
+        out.push('\n');
     }
+    let (ended, err) = (child.wait().expect("waited for"), errors.join().expect("no panic"));
+    let done = out.contains(RAN) || out.contains("not run: ");
+    assert!(ended.success() && done, "{name} in a lab:\n{out}\n{err}");
 }

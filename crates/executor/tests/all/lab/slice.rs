@@ -26,7 +26,7 @@ use crate::users::KEY;
 const DISK_BYTES: u64 = 64 << 20;
 const PATIENCE: Duration = Duration::from_secs(240);
 
-fn host(ground: &Ground, pretend: &Pretend) -> Host {
+pub(super) fn host(ground: &Ground, pretend: &Pretend) -> Host {
     let settings = Settings {
         image_dirs: vec![format!("{ROOT}/slice-images").into()],
         network: ground.network.clone(),
@@ -51,7 +51,7 @@ fn host(ground: &Ground, pretend: &Pretend) -> Host {
     }
 }
 
-fn slot(disk: &Loop, pretend: &Pretend) -> Slot {
+pub(super) fn slot(disk: &Loop, pretend: &Pretend) -> Slot {
     let hardware = pretend.snapshot().hardware;
     let gpu = hardware
         .functions
@@ -76,7 +76,7 @@ fn slot(disk: &Loop, pretend: &Pretend) -> Slot {
     }
 }
 
-fn params(image: &Path, slot: Slot) -> Params {
+pub(super) fn params(image: &Path, slot: Slot) -> Params {
     let bytes = std::fs::read(image).expect("the guest's image");
     let dir = format!("{ROOT}/slice-images");
     std::fs::create_dir_all(&dir).expect("a directory");
@@ -100,7 +100,7 @@ fn params(image: &Path, slot: Slot) -> Params {
     }
 }
 
-fn good<T: serde::de::DeserializeOwned>(result: &ResultPayload) -> T {
+pub(super) fn good<T: serde::de::DeserializeOwned>(result: &ResultPayload) -> T {
     assert_eq!(
         result.outcome,
         Outcome::Succeeded,
@@ -121,7 +121,7 @@ fn switched(agent: &mut Agent, place: &Place, params: &Params, action: Action) -
     good(&agent.run(place, &place.house.payload(&task)))
 }
 
-fn image() -> Option<PathBuf> {
+pub(super) fn image() -> Option<PathBuf> {
     // Beside the tests' own programs, where the test run has it built.
     let exe = std::env::current_exe().ok()?;
     let target = exe.ancestors().find(|dir| dir.join("mini-guest").exists())?;
@@ -204,7 +204,7 @@ fn abuse_13b_one_vm_of_an_operation_comes_and_goes_for_real() {
     });
 }
 
-fn nothing_is_left(ground: &Ground) {
+pub(super) fn nothing_is_left(ground: &Ground) {
     let domains = run("virsh", &["-c", &ground.machines.uri, "list", "--all", "--name"]);
     assert_eq!(domains.trim(), "");
     assert_eq!(run("ovs-vsctl", &["list-ports", BRIDGE]).trim(), "");
