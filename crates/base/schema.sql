@@ -2,7 +2,7 @@ extension btree_gist
 function allocation_moved() a25d55018f0d9034273e196d7730f679
 function allocation_moves() 79fc9d86357ee8fb88206e781dd8bedf
 function allocation_slot_is_leased() a28a5ac9ec1357dae9f681455ff2d802
-function project_keeps_owner() 3c94b8da65f9250ccf5d86b8a2078a4e
+function project_keeps_owner() 975c29ad7aaa4a7ff325997376949653
 grant delete, insert, select on idempotency to gpuaas_app
 grant delete, insert, select on outbox to gpuaas_app
 grant delete, insert, select on project_member to gpuaas_app

@@ -17,6 +17,7 @@ use crate::workflow::journal::{self, Claim};
 use crate::workflow::{Flow, Platform};
 
 mod deadlines;
+mod proofs;
 
 /// Workflows that one process goes on with at once.
 const AT_ONCE: usize = 16;
@@ -31,6 +32,7 @@ pub fn spawn(fleet: &Fleet, loops: &mut JoinSet<()>) {
     loops.spawn(workflow_loop(fleet.clone(), held.clone()));
     loops.spawn(renew_loop(fleet.clone(), held));
     loops.spawn(deadlines::run(fleet.clone()));
+    loops.spawn(proofs::run(fleet.clone()));
 }
 
 async fn workflow_loop(fleet: Fleet, held: Held) {

@@ -312,9 +312,11 @@ begin
 end
 $$;
 
--- A project has an owner as long as it has anybody.
-create or replace function project_keeps_owner() returns trigger language plpgsql as $$
+-- A project has an owner as long as it has anybody. One after the other: two owners who leave at once would each see
+-- the other stay.
+create or replace function project_keeps_owner() returns trigger language plpgsql security definer set search_path = public, pg_temp as $$
 begin
+    perform from project where id = old.project_id for update;
     if old.role = 'owner' and not exists (select from project_member where project_id = old.project_id and role = 'owner') then
         raise exception 'the last owner cannot leave' using errcode = '23514', constraint = 'project_owner';
     end if;

@@ -30,6 +30,7 @@ impl Market {
         let town = Town::tuned(EXE, |config| {
             config.wait_hold_s = 2;
             config.heartbeat_stale_s = 600;
+            config.self_probe_every_s = 1;
         });
         let town = town.await;
         let (node, sim) = town.node_for("a", Profile::H100x8, NodeMode::Slice).await;

@@ -58,6 +58,33 @@ async fn the_last_owner_stays() {
 }
 
 #[tokio::test]
+async fn of_two_owners_who_leave_at_once_one_stays() {
+    let rows = Rows::new().await;
+    let other = "'00000000-0000-0000-0000-0000000000bb'";
+    rows.does(&format!(
+        "insert into app_user (id, name, created_at) values ({other}, 'bea', {NOW});
+         insert into project_member (project_id, user_id, role, since) values ({PROJECT}, {other}, 'owner', {NOW});"
+    ))
+    .await;
+    let leaves = |user: &str| AssertSqlSafe(format!("delete from project_member where user_id = {user}"));
+    let mut first = rows.pool.begin().await.expect("begun");
+    sqlx::raw_sql(leaves(USER))
+        .execute(&mut *first)
+        .await
+        .expect("the other stays");
+    let (pool, after) = (rows.pool.clone(), leaves(other));
+    let second = tokio::spawn(async move { sqlx::raw_sql(after).execute(&pool).await });
+    base::testing::eventually("the second waits for the first, or is through", async || {
+        let waiting = rows.number("select count(*) from pg_locks where not granted").await;
+        (waiting > 0 || second.is_finished()).then_some(()).ok_or(waiting)
+    })
+    .await;
+    first.commit().await.expect("committed");
+    assert!(second.await.expect("no panic").is_err(), "it was the last one");
+    assert_eq!(rows.number("select count(*) from project_member").await, 1);
+}
+
+#[tokio::test]
 async fn a_sku_has_a_price_and_keeps_the_old_ones() {
     let rows = Rows::new().await;
     rows.refuses(

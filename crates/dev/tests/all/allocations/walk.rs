@@ -44,6 +44,16 @@ async fn a_slice_is_rented_used_and_given_back_with_proof() {
         [(true, true)],
         "charged from readiness on"
     );
+    eventually("its node's signature proves the time", async || {
+        let proven: bool =
+            sqlx::query_scalar("select proven_until > lower(span) from usage_span where allocation_id = $1")
+                .bind(made.id.uuid())
+                .fetch_one(market.town.platform.apps[0].db.read())
+                .await
+                .expect("a span");
+        proven.then_some(()).ok_or("not a second of it")
+    })
+    .await;
     let late = market
         .api()
         .post::<AllocationView>(&format!("/v1/allocations/{}/cancel", made.id), &json!({}))

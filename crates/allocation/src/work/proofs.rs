@@ -1,0 +1,56 @@
+//! What nodes sign that they hold moves the proof of used time: nothing later than the newest list that names an
+//! allocation is ever charged. A VM that is switched off is held, too; one that is lost is not.
+
+use std::time::Duration;
+
+use fleet::Fleet;
+use fleet::held::of_nodes;
+use model::held::HeldPower;
+use model::id::AllocationId;
+use model::time::Timestamp;
+use uuid::Uuid;
+
+use crate::allocation::usage;
+
+const EVERY: Duration = Duration::from_secs(5);
+/// Nodes that are looked at together.
+const AT_ONCE: usize = 200;
+
+pub(super) async fn run(fleet: Fleet) {
+    while fleet.running(tokio::time::sleep(EVERY)).await {
+        if let Err(error) = pass(&fleet).await {
+            tracing::warn!(%error, "used time stays unproven");
+        }
+    }
+}
+
+async fn pass(fleet: &Fleet) -> sqlx::Result<()> {
+    let pool = fleet.app.db.bookkeeping();
+    let unproven: Vec<(Uuid, Uuid)> = sqlx::query_as(
+        "select a.node_id, a.id from usage_span s join allocation a on a.id = s.allocation_id
+         join node_held h on h.node_id = a.node_id
+         where s.end_reason is null and s.proven_until < least(h.at, h.received_at) order by 1",
+    )
+    .fetch_all(pool)
+    .await?;
+    for some in unproven.chunk_by(|a, b| a.0 == b.0).collect::<Vec<_>>().chunks(AT_ONCE) {
+        let nodes: Vec<Uuid> = some.iter().map(|of_node| of_node[0].0).collect();
+        for list in of_nodes(pool, &nodes).await? {
+            let Some(holds) = list.holds() else { continue };
+            // The earlier of both clocks: a node that is ahead proves nothing of what is to come.
+            let until = Timestamp::from(list.at.min(list.received_at));
+            let here = unproven.iter().filter(|(node, _)| *node == list.node_id);
+            for allocation in here.map(|(_, id)| AllocationId::from(*id)) {
+                let held = |power| matches!(power, HeldPower::Running | HeldPower::Off);
+                if holds
+                    .slices
+                    .iter()
+                    .any(|slice| slice.allocation_id == allocation && held(slice.power))
+                {
+                    usage::proven(pool, allocation, until).await?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
