@@ -159,7 +159,11 @@ fn an_image_comes_through_byte_for_byte() {
         );
         assert_eq!(desk.images.verify(&image).expect("stored"), 3 << 20);
         fs::remove_file(desk.path("images").join(name)).expect("removed");
-        assert_eq!(desk.images.ensure_stored(&image).expect("still there"), Source::Store);
+        // What is stored counts for whoever is listed; a file of the host's own only while it lies there.
+        let gone = desk.images.ensure_stored(&image).expect_err("its file is gone");
+        assert_eq!(gone.code(), Code::ImageUnavailable);
+        let listed = Image { listed: true, ..image };
+        assert_eq!(desk.images.ensure_stored(&listed).expect("still there"), Source::Store);
     }
     let mut absent = desk.image("plain.raw", ImageFormat::Raw);
     absent.sha256 = Sha256::of(b"other");
