@@ -89,8 +89,11 @@ impl Node {
     pub(crate) fn keep_time(&self, answer: &SessionAnswer) {
         self.heartbeat_s
             .store(answer.heartbeat_s.clamp(1, 60), Ordering::Relaxed);
-        self.self_probe_s
-            .store(answer.self_probe_s.clamp(1, 3600), Ordering::Relaxed);
+        let self_probe_s = answer.self_probe_s.clamp(1, 3600);
+        if self.self_probe_s.swap(self_probe_s, Ordering::Relaxed) != self_probe_s {
+            // Whoever waits for the next one waits by the old rhythm.
+            self.probe_wanted.notify_one();
+        }
     }
 
     pub(crate) fn told_all_clear(&self) -> bool {

@@ -60,7 +60,7 @@ async fn every_route(town: &Town, node: &Puppet, role: Role) {
         }
     }
     let workers = [Role::ProvisioningWorker, Role::AppRuntimeWorker, Role::BillingWorker];
-    let expected = if workers.contains(&role) { (1, 9) } else { (0, 10) };
+    let expected = if workers.contains(&role) { (1, 10) } else { (0, 11) };
     assert_eq!((passed, stopped), expected, "{role}");
     if role == Role::Node {
         the_node_itself(town, node).await;
@@ -115,7 +115,7 @@ async fn wrong_listener(node: &Puppet) {
     }
     assert_eq!(
         (outside, inside),
-        (10, 2),
+        (11, 2),
         "only enrolment and renewal are open to strangers"
     );
 }
