@@ -1,6 +1,7 @@
 //! The executor of a real slice is killed in the middle of every phase of a provision and every step of a release, and
-//! goes on: in the end there is nothing left of any of it. Its writes are slowed down, because
-//! some steps are over in a fraction of one. Where it died is read from its journal.
+//! goes on: in the end there is nothing left of any of it. Its writes are slowed down, because some steps are over in a
+//! fraction of one; those that only look are caught at the journal's write that begins them. Where it died is read from
+//! its journal.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -24,9 +25,35 @@ use crate::place::Place;
 const PROFILE: Profile = Profile::L40sx4;
 const DISK_BYTES: u64 = 64 << 20;
 const PATIENCE: Duration = Duration::from_secs(240);
-/// Each of these takes so long, and then a while.
-const SLOWED: &str = "fdatasync,fsync,mkdir,mkdirat,rename,renameat,renameat2,linkat,unlink,unlinkat";
-const SLOWED_BY_US: u32 = 25_000;
+
+/// What takes longer than it should, and how long.
+#[derive(Clone, Copy)]
+struct Pace {
+    calls: &'static str,
+    delay_us: u32,
+    /// How often a step is looked at before the kill.
+    stay: usize,
+}
+
+impl Pace {
+    /// At once first, then later; and then only where a record is made durable, for what is over too soon otherwise.
+    fn of_round(round: usize) -> Self {
+        let every = "fdatasync,fsync,mkdir,mkdirat,rename,renameat,renameat2,linkat,unlink,unlinkat";
+        match [0, 4, 16].get(round) {
+            Some(stay) => Self {
+                calls: every,
+                delay_us: 25_000,
+                stay: *stay,
+            },
+            None => Self {
+                calls: "fdatasync",
+                delay_us: 500_000,
+                stay: 0,
+            },
+        }
+    }
+}
+
 const GLANCE: Duration = Duration::from_millis(4);
 const ROUNDS_MOST: usize = 24;
 /// In one walk, so that most of each walk is a resumed one and some of it is not.
@@ -76,11 +103,12 @@ struct Process {
 }
 
 impl Process {
-    fn start(place: &Place) -> Self {
+    fn start(place: &Place, pace: Pace) -> Self {
+        let Pace { calls, delay_us, .. } = pace;
         let mut command = program("strace");
         command.args(["-D", "-f", "--seccomp-bpf", "-qq", "-o", "/dev/null", "-e"]);
-        command.arg(format!("trace={SLOWED}"));
-        command.args(["-e", &format!("inject={SLOWED}:delay_exit={SLOWED_BY_US}")]);
+        command.arg(format!("trace={calls}"));
+        command.args(["-e", &format!("inject={calls}:delay_exit={delay_us}")]);
         command.arg(std::env::current_exe().expect("this binary"));
         command.args([
             "--exact",
@@ -123,12 +151,11 @@ struct Walked {
     died_in: Vec<String>,
 }
 
-/// Offers the task and kills whoever does it, in steps that are `wanted`; `stay` is how often it is looked at in such
-/// a step before that.
-fn walk(place: &Place, payload: &TaskPayload, wanted: &BTreeSet<&str>, stay: usize) -> Walked {
+/// Offers the task and kills whoever does it, in steps that are `wanted`.
+fn walk(place: &Place, payload: &TaskPayload, wanted: &BTreeSet<&str>, pace: Pace) -> Walked {
     let mut died_in: Vec<String> = Vec::new();
     loop {
-        let process = Process::start(place);
+        let process = Process::start(place, pace);
         let mut agent = place.connect_with(PATIENCE);
         if died_in.is_empty() {
             agent.offer_good(place, payload);
@@ -136,7 +163,7 @@ fn walk(place: &Place, payload: &TaskPayload, wanted: &BTreeSet<&str>, stay: usi
             agent.send(&FromAgent::Results {});
         }
         let worth = |step: &str| wanted.contains(step) && !died_in.iter().any(|died| died == step);
-        if died_in.len() < KILLS_PER_WALK && doomed(&process, worth, stay) {
+        if died_in.len() < KILLS_PER_WALK && doomed(&process, worth, pace.stay) {
             died_in.extend(process.killed());
             continue;
         }
@@ -207,15 +234,14 @@ fn wherever_the_executor_is_killed_the_host_ends_clean() {
             if to_come.is_empty() && to_go.is_empty() {
                 break;
             }
-            // At once first, then later; and again at once, for what is over too soon to stay in.
-            let stay = [0, 4, 16].get(round).copied().unwrap_or(0);
+            let pace = Pace::of_round(round);
             let params = params(&image, slot.clone());
             let payload = place.house.payload(&Task::VmProvision(params.clone()));
-            let came = walk(&place, &payload, &to_come, stay);
+            let came = walk(&place, &payload, &to_come, pace);
             assert_eq!(came.result.outcome, Outcome::Succeeded, "{:?}", came.result);
             assert!(!disk.is_blank(), "the image is on it");
             let payload = place.house.payload(&release(&params));
-            let went = walk(&place, &payload, &to_go, stay);
+            let went = walk(&place, &payload, &to_go, pace);
             assert_eq!(went.result.outcome, Outcome::Succeeded, "{:?}", went.result);
             assert!(disk.is_blank(), "every byte");
             nothing_is_left(ground);

@@ -18,10 +18,11 @@ use rustix::fs::{major, minor};
 use super::ground::ROOT;
 use super::run;
 
-/// Detached when it goes; nothing else of it outlives the lab.
+/// Nothing of it outlives the lab, however that ends: the kernel lets go of it when nobody has it open any more.
 pub(crate) struct Loop {
     pub(crate) node: PathBuf,
     pub(crate) identity: DiskIdentity,
+    _open: fs::File,
 }
 
 impl Loop {
@@ -30,6 +31,8 @@ impl Loop {
         let made = fs::File::create(&file).and_then(|file| file.set_len(size_bytes));
         made.expect("a file");
         let node = PathBuf::from(run("losetup", &["--find", "--show", &file]).trim());
+        let open = fs::File::open(&node).expect("it is there");
+        run("losetup", &["--detach", &node.display().to_string()]);
         let text = |text: &str| text.parse().expect("a serial number");
         let identity = DiskIdentity {
             by_id: "nvme-LAB_0001".parse().expect("a name"),
@@ -37,7 +40,11 @@ impl Loop {
             wwn: text("eui.0001"),
             size_bytes,
         };
-        let disk = Self { node, identity };
+        let disk = Self {
+            node,
+            identity,
+            _open: open,
+        };
         disk.grow();
         disk
     }
@@ -78,12 +85,6 @@ impl Loop {
     pub(crate) fn is_blank(&self) -> bool {
         let bytes = fs::read(&self.node).expect("readable");
         bytes.iter().all(|byte| *byte == 0)
-    }
-}
-
-impl Drop for Loop {
-    fn drop(&mut self) {
-        run("losetup", &["--detach", &self.node.display().to_string()]);
     }
 }
 
