@@ -21,7 +21,7 @@ test: ## format, lints, every test, and the check that nothing is left behind
 test-services: ## the suites that need Go, Java or a heavy SDK; what is missing is named, not failed
 	@tools/test-services.sh
 
-test-lab: ## the slow laboratory: a real slice whose executor is killed in every phase (minutes, as root)
+test-lab: ## the slow laboratory: VFIO on a real kernel, and a real slice whose executor is killed in every phase (minutes, as root)
 	@tools/test-lab.sh
 
 lint: ## format and lints only

@@ -1,9 +1,12 @@
 #!/usr/bin/env bash
-# The slow laboratory: a real slice (libvirt, QEMU, Open vSwitch, a block device) whose executor is
-# killed in every phase. Minutes long, as root; what a machine lacks is named, not failed.
+# The slow laboratory: passthrough on a real kernel in an emulated machine with an IOMMU; and a real slice (libvirt, QEMU,
+# Open vSwitch, a block device) whose executor is killed in every phase. Minutes long, as root; what a machine lacks is
+# named, not failed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 tools/setup.sh test
 tools/mini-guest.sh "${CARGO_TARGET_DIR:-target}/mini-guest"
+tools/lab-host.sh "${CARGO_TARGET_DIR:-target}/lab-host"
+cargo test -p host --test all -- vfio:: --ignored --nocapture
 cargo test -p executor --test all -- lab::kills --ignored --nocapture

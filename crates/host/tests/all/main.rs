@@ -16,3 +16,4 @@ mod pretend;
 mod slices;
 mod sysfs;
 mod tree;
+mod vfio;
