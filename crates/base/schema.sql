@@ -3,6 +3,7 @@ function allocation_moved() a25d55018f0d9034273e196d7730f679
 function allocation_moves() 79fc9d86357ee8fb88206e781dd8bedf
 function allocation_slot_is_leased() a28a5ac9ec1357dae9f681455ff2d802
 function project_keeps_owner() 975c29ad7aaa4a7ff325997376949653
+function slot_fits(slot,text,bigint,bigint,bigint,boolean) 01f2650167c122d51e2a60f4474d6fd7
 grant delete, insert, select on idempotency to gpuaas_app
 grant delete, insert, select on outbox to gpuaas_app
 grant delete, insert, select on project_member to gpuaas_app
@@ -86,6 +87,7 @@ table allocation column name text
 table allocation column node_id uuid not null
 table allocation column power text
 table allocation column power_task uuid
+table allocation column power_wanted text
 table allocation column private_ip text
 table allocation column project_id uuid not null
 table allocation column rate_micro_per_hour bigint not null
@@ -112,6 +114,7 @@ table allocation constraint allocation_name_check CHECK (((length(name) >= 1) AN
 table allocation constraint allocation_node_id_fkey FOREIGN KEY (node_id) REFERENCES node(id)
 table allocation constraint allocation_pkey PRIMARY KEY (id)
 table allocation constraint allocation_power_check CHECK ((power = ANY (ARRAY['running'::text, 'off'::text])))
+table allocation constraint allocation_power_wanted_check CHECK ((power_wanted = ANY (ARRAY['running'::text, 'off'::text])))
 table allocation constraint allocation_project_id_fkey FOREIGN KEY (project_id) REFERENCES quota(project_id)
 table allocation constraint allocation_rate_micro_per_hour_check CHECK (((rate_micro_per_hour >= 0) AND (rate_micro_per_hour < '9007199254740992'::bigint)))
 table allocation constraint allocation_sku_id_sku_version_fkey FOREIGN KEY (sku_id, sku_version) REFERENCES sku_version(sku_id, version)
@@ -123,6 +126,7 @@ table allocation index CREATE INDEX allocation_by_time ON public.allocation USIN
 table allocation index CREATE INDEX allocation_expiring ON public.allocation USING btree (ends_at) WHERE ((state = 'active'::text) AND (ends_at IS NOT NULL))
 table allocation index CREATE INDEX allocation_live_sku ON public.allocation USING btree (project_id, sku_id) WHERE (ended_at IS NULL)
 table allocation index CREATE INDEX allocation_overdue ON public.allocation USING btree (deadline_at) WHERE ((ended_at IS NULL) AND (deadline_at IS NOT NULL))
+table allocation index CREATE INDEX allocation_switching ON public.allocation USING btree (power_task) WHERE (power_task IS NOT NULL)
 table allocation index CREATE UNIQUE INDEX allocation_pkey ON public.allocation USING btree (id)
 table allocation owner gpuaas_owner
 table allocation_slot column allocation_id uuid not null

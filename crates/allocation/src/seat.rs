@@ -2,11 +2,22 @@
 //! learn that it exists: what is foreign and what is missing are the same answer.
 
 use base::auth::{Principal, Scope};
-use base::http::{Answer, ApiError};
+use base::http::{Access, Answer, ApiError};
 use model::id::{ProjectId, UserId};
 use model::signal::Code;
 use model::state::ProjectRole;
 use sqlx::PgExecutor;
+
+/// Routes for people in projects, and for platform roles that may look.
+pub(crate) const SEES: Access = Access::Scopes(&[
+    Scope::Project,
+    Scope::Operator,
+    Scope::Support,
+    Scope::Auditor,
+    Scope::Finance,
+]);
+pub(crate) const TENANT: Access = Access::Scopes(&[Scope::Project]);
+pub(crate) const OPERATOR: Access = Access::Scopes(&[Scope::Operator]);
 
 /// Platform roles that may look into any project.
 const LOOKS: [Scope; 4] = [Scope::Operator, Scope::Support, Scope::Auditor, Scope::Finance];

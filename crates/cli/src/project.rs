@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::client::Client;
 use crate::failure::{Exit, Failure};
-use crate::ids::{Noun, resolve};
+use crate::ids::{Noun, REACH, resolve};
 use crate::output::column::{Kind, View, col};
 use crate::output::text;
 use crate::session::{Limit, Session};
@@ -79,7 +79,11 @@ pub(crate) enum Verb {
 pub(crate) enum Member {
     /// Who is in it, and as what
     #[command(visible_alias = "ls")]
-    List { project: String },
+    List {
+        project: String,
+        #[command(flatten)]
+        limit: Limit,
+    },
     /// Let somebody in, or change their role
     Add {
         project: String,
@@ -173,23 +177,22 @@ async fn found(session: &mut Session, typed: &str) -> Result<(Client, String), F
 
 async fn member(session: &mut Session, verb: Member) -> Result<(), Failure> {
     match verb {
-        Member::List { project } => {
-            let (client, path) = found(session, &project).await?;
-            let document = client.get(&format!("{path}/members")).await?;
-            session.out.list(&MEMBERS, &document)
+        Member::List { project, limit } => {
+            let (_, path) = found(session, &project).await?;
+            session.list(&format!("{path}/members"), &[], &limit, &MEMBERS).await
         }
         Member::Add { project, user, role } => {
             let (client, path) = found(session, &project).await?;
             let document = client
                 .post(&format!("{path}/members"), &MemberAdd { user, role })
                 .await?;
-            session.out.list(&MEMBERS, &document)
+            session.out.record(&MEMBERS, &document)
         }
         Member::Remove { project, user, yes } => {
             let (client, path) = found(session, &project).await?;
             let plain = text::plain(&user);
             session.confirm(yes, &format!("take {plain} out of {}", text::plain(&project)))?;
-            let members = client.get(&format!("{path}/members")).await?;
+            let members = client.list(&format!("{path}/members"), &[], REACH).await?;
             let all = members
                 .get("items")
                 .and_then(Value::as_array)

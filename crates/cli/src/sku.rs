@@ -22,7 +22,7 @@ pub(crate) const VIEW: View = View {
         col("price_micro_per_hour", "price_micro_per_hour", Kind::Text),
         col("currency", "currency", Kind::Text),
         col("free", "free", Kind::Text),
-        extra("images", "images.name", Kind::Text),
+        extra("images", "images", Kind::Text),
         extra("slots", "slots", Kind::Text),
         extra("nvme_gib", "nvme_gib", Kind::Text),
         extra("fabric", "fabric", Kind::Text),

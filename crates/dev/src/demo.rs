@@ -1,31 +1,17 @@
-//! What a newcomer finds: a project, something to rent in it, and a key that nobody has the other half of. The image is
-//! one that pretended hosts have; there are no funds yet, and nothing is charged.
+//! What a newcomer finds: a project, something to rent in it, and a key that nobody has the other half of. There
+//! are no funds yet, and nothing is charged.
 
 use anyhow::Context;
-use model::api::{KeyCreate, KeyView, Page, ProjectCreate, ProjectView, SkuCreate, SkuImage, SkuKind, SkuView};
-use model::digest::Sha256;
-use model::task::vm_provision::{DriverStrategy, ImageFormat};
+use model::api::{KeyCreate, KeyView, Page, ProjectCreate, ProjectView, SkuCreate, SkuKind, SkuView};
 
 use crate::api::Api;
+use crate::images::DEMO;
 
 pub const PROJECT: &str = "demo";
 pub const SKU: &str = "slice.h100.1";
 const PRICE_MICRO: u64 = 2_000_000;
 /// A well-formed public key of nobody.
 const KEY: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f";
-
-/// An image as pretended hosts have it.
-pub fn image() -> anyhow::Result<SkuImage> {
-    Ok(SkuImage {
-        name: "debian-12".parse()?,
-        file: "debian-12.qcow2".parse()?,
-        sha256: Sha256::of(b"an image"),
-        size_bytes: 1 << 20,
-        format: ImageFormat::Qcow2,
-        username: "debian".parse()?,
-        driver_strategy: DriverStrategy::Preinstalled,
-    })
-}
 
 /// A SKU of so many slots.
 pub fn sku(name: &str, slots: u32) -> anyhow::Result<SkuCreate> {
@@ -39,7 +25,7 @@ pub fn sku(name: &str, slots: u32) -> anyhow::Result<SkuCreate> {
         memory_mib: 65_536 * u64::from(slots),
         nvme_gib: 3_576 * u64::from(slots),
         fabric: true,
-        images: vec![image()?],
+        images: vec![DEMO.parse()?],
         price_micro_per_hour: PRICE_MICRO * u64::from(slots),
         currency: "USD".to_owned(),
     })

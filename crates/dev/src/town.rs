@@ -16,6 +16,7 @@ use model::state::{NodeMode, NodeState, TaskState};
 use wire::stop::Stop;
 
 use crate::api::Api;
+use crate::images::Operators;
 use crate::platform::{Ground, Platform};
 use crate::simnode::{NodeDir, SimNode};
 
@@ -97,6 +98,15 @@ impl Town {
         Fleet::open(self.platform.apps[0].clone(), self.fleet_stop.token())
             .await
             .expect("the fleet opens")
+    }
+
+    /// So that there is something to make slices of.
+    pub async fn lists_demo_image(&self) {
+        let operators = Operators {
+            keys_dir: &self.dir.join("keys"),
+            now: self.db.clock().now(),
+        };
+        operators.demo(&self.api()).await.expect("the image is listed");
     }
 
     /// A row and its token, without a host behind it.

@@ -8,7 +8,8 @@ use base::{Change, Target};
 use fleet::intent::{Authorised, sign};
 use fleet::slot::lease;
 use fleet::{Fleet, slot::SlotRow};
-use model::api::{AllocationCreate, SkuImage, SkuKind};
+use model::api::{AllocationCreate, SkuKind};
+use model::catalogue::CatalogueImage;
 use model::id::{AllocationId, ProjectId};
 use model::intent::Wish;
 use model::signal::Code;
@@ -140,8 +141,8 @@ struct Draft<'a> {
 }
 
 async fn slice(fleet: &Fleet, change: &mut Change, draft: &Draft<'_>) -> Answer<()> {
-    let image = image::look_up(draft.sku, draft.wish.image.as_ref())?;
-    let slots = lease::reserve(change, draft.id, draft.sku.slots.unsigned_abs())
+    let image = image::look_up(fleet, change.conn(), draft.sku, draft.wish.image.as_ref()).await?;
+    let slots = lease::reserve(change, draft.id, &draft.sku.wanted())
         .await
         .map_err(no_room)?;
     let node = slots.first().map(SlotRow::node).ok_or(Code::NoCapacity)?;
@@ -182,17 +183,17 @@ fn no_room(error: ApiError) -> ApiError {
     }
 }
 
-fn params(draft: &Draft<'_>, image: SkuImage, slots: &[SlotRow]) -> Answer<vm_provision::Params> {
+fn params(draft: &Draft<'_>, image: CatalogueImage, slots: &[SlotRow]) -> Answer<vm_provision::Params> {
     Ok(vm_provision::Params {
         allocation_id: draft.id,
         vm_name: vm_name(draft.id)?,
-        default_username: image.username,
-        image_path: image.file,
+        default_username: image.default_username,
+        image_path: image.name,
         image_sha256: image.sha256,
         image_size_bytes: image.size_bytes,
         image_format: image.format,
-        image_url: None,
-        image_trusted: true,
+        image_url: image.url,
+        image_trusted: false,
         driver_strategy: image.driver_strategy,
         ssh_public_keys: draft.keys.clone(),
         ovs_bridge: BRIDGE.parse().map_err(ApiError::internal)?,

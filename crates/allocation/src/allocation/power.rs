@@ -12,7 +12,7 @@ use model::id::{AllocationId, TaskId, derive_op};
 use model::intent::Wish;
 use model::signal::Code;
 use model::state::AllocationState;
-use model::task::vm_power::{self, Action, Power};
+use model::task::vm_power::{self, Action};
 use model::task::{Task, TaskType};
 use model::value::Name;
 use serde_json::json;
@@ -20,7 +20,7 @@ use serde_json::json;
 use super::store::{self, AllocationRow};
 use super::verbs::seen;
 
-/// Asks for it; whoever asks for the same again while it is under way hears of that one.
+/// Asks for it. Whoever wants the same while it is under way hears of that one; whoever wants the opposite comes later.
 pub(super) async fn switch(fleet: &Fleet, principal: &Principal, id: AllocationId, action: Action) -> Answer<TaskId> {
     let (row, seat) = seen(fleet, principal, id).await?;
     seat.may_change(row.creator())?;
@@ -35,8 +35,16 @@ pub(super) async fn switch(fleet: &Fleet, principal: &Principal, id: AllocationI
         return Err(ApiError::new(Code::StateConflict)
             .message(format!("the {} is {}, not an active slice", row.kind, row.state)));
     }
+    let power = match action {
+        Action::Reboot | Action::Start => "running",
+        Action::Stop => "off",
+    };
     if let Some(open) = under_way(fleet, &row).await? {
-        return Ok(open);
+        if row.power_wanted.as_deref() == Some(power) {
+            return Ok(open);
+        }
+        let what = format!("the slice is being switched, see {open}; ask again when that has ended");
+        return Err(ApiError::new(Code::StateConflict).message(what));
     }
     let params = vm_power::Params {
         allocation_id: id,
@@ -62,13 +70,8 @@ pub(super) async fn switch(fleet: &Fleet, principal: &Principal, id: AllocationI
         cover: Cover::Intent { sha256, op },
     };
     let task = enqueue(fleet, &mut change, &ask).await?;
-    let power = match action {
-        Action::Reboot | Action::Start => Power::Running,
-        Action::Stop => Power::Off,
-    };
-    let power = if power == Power::Off { "off" } else { "running" };
     sqlx::query(
-        "update allocation set generation = $2, power_task = $3, power = $4, version = version + 1 where id = $1",
+        "update allocation set generation = $2, power_task = $3, power_wanted = $4, version = version + 1 where id = $1",
     )
     .bind(row.id)
     .bind(i32::try_from(generation).map_err(ApiError::internal)?)

@@ -6,7 +6,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use base::auth::{Principal, Scope};
-use base::http::{Access, Answer, ApiError, Body, Params, Route, Routes, Search};
+use base::http::{Access, Answer, ApiError, Body, ChangedSince, Params, Route, Routes, Search};
 use base::idempotency::{self, Key};
 use base::wake::Topic;
 use fleet::Fleet;
@@ -25,20 +25,9 @@ use serde::Deserialize;
 use super::create::{Created, create};
 use super::store::{self, AllocationRow, Filter};
 use super::{power, verbs, view};
-use crate::seat::{Seat, looks};
+use crate::seat::{OPERATOR, SEES, Seat, TENANT, looks};
 
-const SEES: Access = Access::Scopes(&[
-    Scope::Project,
-    Scope::Operator,
-    Scope::Support,
-    Scope::Auditor,
-    Scope::Finance,
-]);
-const TENANT: Access = Access::Scopes(&[Scope::Project]);
 const ENDS: Access = Access::Scopes(&[Scope::Project, Scope::Operator]);
-const OPERATOR: Access = Access::Scopes(&[Scope::Operator]);
-/// Longest a reader is held.
-const HOLD_MOST_S: u64 = 25;
 
 pub fn routes() -> Routes<Fleet> {
     let verb = |route: Route<Fleet>| route.answers_with::<AllocationView>(StatusCode::ACCEPTED);
@@ -61,7 +50,7 @@ pub fn routes() -> Routes<Fleet> {
             ]),
         Route::get("/v1/allocations/{id}", SEES, show)
             .summary("Show an allocation; with changed_since, wait until something of it has changed")
-            .searches::<ShowQuery>()
+            .searches::<ChangedSince>()
             .answers::<AllocationView>(),
         Route::get("/v1/allocations/{id}/phases", SEES, phases)
             .summary("Every phase of making it and of taking it away")
@@ -182,30 +171,20 @@ async fn again(
     made(&fleet, created).await
 }
 
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-struct ShowQuery {
-    /// Answer once the revision has passed this one.
-    changed_since: Option<i64>,
-    /// But after at most so many seconds, 25 at most.
-    wait_s: Option<u64>,
-}
-
 async fn show(
     State(fleet): State<Fleet>,
     principal: Principal,
     Params(PathId { id }): Params<PathId>,
-    Search(query): Search<ShowQuery>,
+    Search(query): Search<ChangedSince>,
 ) -> Answer<Json<AllocationView>> {
-    let hold = Duration::from_secs(query.wait_s.unwrap_or(0).min(HOLD_MOST_S));
-    let until = tokio::time::Instant::now() + hold;
+    let until = tokio::time::Instant::now() + query.hold();
     let mut news = fleet.app.wake.subscribe(Topic::Progress);
     loop {
         // Asked each time: a seat that is taken away ends the wait, too.
         let (row, _) = verbs::seen(&fleet, &principal, id).await?;
         let view = view::whole(&fleet, row).await?;
         let left = until.saturating_duration_since(tokio::time::Instant::now());
-        if view.state.is_end() || left.is_zero() || query.changed_since.is_none_or(|seen| view.revision > seen) {
+        if view.state.is_end() || left.is_zero() || query.passed(view.revision) {
             return Ok(Json(view));
         }
         news.look_again(left.min(Duration::from_secs(2))).await;

@@ -7,6 +7,7 @@ use model::id::{AllocationId, NodeId, OpId, ProjectId, UserId, derive_op};
 use model::signal::Code;
 use model::state::AllocationState;
 use model::task::TaskType;
+use model::time::Timestamp;
 use sqlx::{PgExecutor, PgPool};
 use time::OffsetDateTime;
 use uuid::Uuid;
@@ -51,6 +52,7 @@ pub struct AllocationRow {
     pub code: Option<String>,
     pub detail: Option<String>,
     pub power: Option<String>,
+    pub power_wanted: Option<String>,
     pub power_task: Option<Uuid>,
     pub private_ip: Option<String>,
     pub default_username: Option<String>,
@@ -110,7 +112,7 @@ macro_rules! select_allocation {
                     n.name as node_name, n.state as node_state, n.state_since as node_state_since, n.simulated,
                     a.intent_sha256, a.generation, a.state, a.state_since, a.state_reason, a.correlation_id, a.deadline_at,
                     a.ends_at, a.waiting_since, a.waiting_code, a.stuck_since, a.stuck_code, a.stuck_at, a.cancel_asked_at,
-                    a.forced, a.code, a.detail, a.power, a.power_task, a.private_ip, a.default_username, a.created_at,
+                    a.forced, a.code, a.detail, a.power, a.power_wanted, a.power_task, a.private_ip, a.default_username, a.created_at,
                     a.ended_at, a.version,
                     array(select x.slot_id from allocation_slot x where x.allocation_id = a.id order by x.slot_id) as slot_ids
              from allocation a join sku s on s.id = a.sku_id join node n on n.id = a.node_id
@@ -197,4 +199,30 @@ pub async fn transitions(pool: &PgPool, id: AllocationId) -> sqlx::Result<Vec<Tr
     .bind(id.uuid())
     .fetch_all(pool)
     .await
+}
+
+/// Whether its VM is on, as its node's list of that time has it; a switch that ended later knows better.
+pub async fn powered(conn: impl PgExecutor<'_>, id: AllocationId, power: &str, at: Timestamp) -> sqlx::Result<()> {
+    sqlx::query(
+        "update allocation a set power = $2, version = version + 1
+         where id = $1 and state = 'active' and power is distinct from $2
+           and not exists (select 1 from task t where t.id = a.power_task and (t.ended_at is null or t.ended_at > $3))",
+    )
+    .bind(id.uuid())
+    .bind(power)
+    .bind(OffsetDateTime::from(at))
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// Switches that their nodes have signed as done.
+pub async fn switched(conn: impl PgExecutor<'_>) -> sqlx::Result<()> {
+    sqlx::query(
+        "update allocation a set power = a.power_wanted, power_task = null, version = a.version + 1
+         from task t where t.id = a.power_task and t.state = 'succeeded' and a.state = 'active'",
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
 }

@@ -100,7 +100,7 @@ pub(super) fn brief(now: Timestamp, row: AllocationRow) -> Answer<AllocationView
         state_reason: row.state_reason,
         detail: row.detail,
         default_username: row.default_username,
-        node_name: Some(row.node_name),
+        node_name: row.node_name,
     })
 }
 

@@ -3,8 +3,8 @@
 
 use axum::Json;
 use axum::extract::State;
-use base::auth::{Principal, Scope};
-use base::http::{Access, Answer, ApiError, Body, PageQuery, Params, Route, Routes, Search};
+use base::auth::Principal;
+use base::http::{Answer, ApiError, Body, PageQuery, Params, Route, Routes, Search};
 use fleet::Fleet;
 use http::StatusCode;
 use model::api::{MemberAdd, MemberView, Page, ProjectCreate, ProjectView, QuotaChange, QuotaView};
@@ -16,17 +16,7 @@ use serde_json::json;
 
 use super::quota;
 use super::store::{self, MemberRow, ProjectRow};
-use crate::seat::{Seat, looks};
-
-const SEES: Access = Access::Scopes(&[
-    Scope::Project,
-    Scope::Operator,
-    Scope::Support,
-    Scope::Auditor,
-    Scope::Finance,
-]);
-const TENANT: Access = Access::Scopes(&[Scope::Project]);
-const OPERATOR: Access = Access::Scopes(&[Scope::Operator]);
+use crate::seat::{OPERATOR, SEES, Seat, TENANT, looks};
 
 pub fn routes() -> Routes<Fleet> {
     Routes::new([
@@ -44,11 +34,12 @@ pub fn routes() -> Routes<Fleet> {
             .answers::<ProjectView>(),
         Route::get("/v1/projects/{id}/members", SEES, members)
             .summary("Who is in it")
+            .searches::<PageQuery>()
             .answers::<Page<MemberView>>(),
         Route::post("/v1/projects/{id}/members", TENANT, add)
             .summary("Let somebody in, or change their role")
             .takes::<MemberAdd>()
-            .answers::<Page<MemberView>>()
+            .answers::<MemberView>()
             .fails(&[Code::Forbidden, Code::LastOwner]),
         Route::delete("/v1/projects/{id}/members/{user_id}", TENANT, remove)
             .summary("Take somebody out")
@@ -137,27 +128,28 @@ async fn show(
     shown(&fleet, &principal, id).await.map(Json)
 }
 
-async fn member_list(fleet: &Fleet, id: ProjectId) -> Answer<Json<Page<MemberView>>> {
-    let show = |row: MemberRow| {
-        Ok(MemberView {
-            user_id: row.user_id.into(),
-            user: row.user_name,
-            role: row.role.parse().map_err(ApiError::internal)?,
-            since: row.since.into(),
-        })
-    };
-    let rows = store::members(fleet.app.db.bookkeeping(), id).await?;
-    let items = rows.into_iter().map(show).collect::<Answer<_>>()?;
-    Ok(Json(Page { items, next: None }))
+fn member(row: MemberRow) -> Answer<MemberView> {
+    Ok(MemberView {
+        user_id: row.user_id.into(),
+        user: row.user_name,
+        role: row.role.parse().map_err(ApiError::internal)?,
+        since: row.since.into(),
+    })
 }
 
 async fn members(
     State(fleet): State<Fleet>,
     principal: Principal,
     Params(PathId { id }): Params<PathId>,
+    Search(query): Search<PageQuery>,
 ) -> Answer<Json<Page<MemberView>>> {
+    let page = query.page("members", &fleet.app.cursors)?;
     Seat::take(fleet.app.db.read(), &principal, id).await?;
-    member_list(&fleet, id).await
+    let rows = store::members(fleet.app.db.bookkeeping(), id, &page).await?;
+    let place = |row: &MemberRow| (row.since.into(), row.user_id);
+    let list = page.answer(rows, "members", &fleet.app.cursors, place, |row| row);
+    let items = list.items.into_iter().map(member).collect::<Answer<_>>()?;
+    Ok(Json(Page { items, next: list.next }))
 }
 
 async fn add(
@@ -165,7 +157,7 @@ async fn add(
     principal: Principal,
     Params(PathId { id }): Params<PathId>,
     Body(body): Body<MemberAdd>,
-) -> Answer<Json<Page<MemberView>>> {
+) -> Answer<Json<MemberView>> {
     let mut change = fleet
         .app
         .db
@@ -181,8 +173,9 @@ async fn add(
     store::seat(&mut change, id, user, body.role).await?;
     change.detail(json!({ "user": user, "role": body.role }));
     change.event("project.member", id, json!({ "user_id": user, "role": body.role }));
+    let row = store::member(change.conn(), id, user).await?;
     change.commit().await?;
-    member_list(&fleet, id).await
+    member(row).map(Json)
 }
 
 /// Owners are made and unmade by owners only.

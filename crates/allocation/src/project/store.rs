@@ -93,13 +93,30 @@ pub async fn first_two(pool: &PgPool, user: UserId) -> sqlx::Result<Vec<Uuid>> {
         .await
 }
 
-pub async fn members(pool: &PgPool, project: ProjectId) -> sqlx::Result<Vec<MemberRow>> {
+/// Newest first.
+pub async fn members(pool: &PgPool, project: ProjectId, page: &Page) -> sqlx::Result<Vec<MemberRow>> {
+    let (at, id) = page.after_parts();
     sqlx::query_as(
         "select m.user_id, u.name as user_name, m.role, m.since from project_member m join app_user u on u.id = m.user_id
-         where m.project_id = $1 order by m.since, m.user_id",
+         where m.project_id = $1 and ($2::timestamptz is null or (m.since, m.user_id) < ($2, $3))
+         order by m.since desc, m.user_id desc limit $4",
     )
     .bind(project.uuid())
+    .bind(at)
+    .bind(id)
+    .bind(page.fetch())
     .fetch_all(pool)
+    .await
+}
+
+pub async fn member(from: impl PgExecutor<'_>, project: ProjectId, user: UserId) -> sqlx::Result<MemberRow> {
+    sqlx::query_as(
+        "select m.user_id, u.name as user_name, m.role, m.since from project_member m join app_user u on u.id = m.user_id
+         where m.project_id = $1 and m.user_id = $2",
+    )
+    .bind(project.uuid())
+    .bind(user.uuid())
+    .fetch_one(from)
     .await
 }
 

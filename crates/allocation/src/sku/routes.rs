@@ -12,6 +12,7 @@ use model::signal::Code;
 use serde::Deserialize;
 use serde_json::json;
 
+use super::image;
 use super::store::{self, SkuRow};
 use crate::seat::looks;
 
@@ -104,6 +105,12 @@ async fn create(
     check(&body)?;
     let id = SkuId::new();
     let mut change = fleet.app.db.change(&principal.actor(), "sku.create", id).await?;
+    for name in &body.images {
+        if image::listed(&fleet, change.conn(), name).await?.is_none() {
+            let what = format!("the signed catalogue does not list {name}");
+            return Err(ApiError::field("images", what));
+        }
+    }
     store::create(&mut change, id, &body).await?;
     change.detail(json!(body));
     change.event("sku.created", id, json!({ "name": body.name }));

@@ -2,9 +2,11 @@
 
 use base::Change;
 use base::http::{Answer, ApiError, Page};
-use model::api::{SkuCreate, SkuImage, SkuKind};
+use fleet::slot::lease::Wanted;
+use model::api::{SkuCreate, SkuKind};
 use model::id::SkuId;
 use model::signal::Code;
+use model::value::FileName;
 use sqlx::{PgExecutor, PgPool};
 use time::OffsetDateTime;
 use uuid::Uuid;
@@ -36,7 +38,21 @@ impl SkuRow {
         self.kind.parse().map_err(ApiError::internal)
     }
 
-    pub fn images(&self) -> Answer<Vec<SkuImage>> {
+    /// What each of its slots has to have.
+    pub fn wanted(&self) -> Wanted<'_> {
+        let slots = i64::from(self.slots.max(1));
+        let of_each = |all: i64| all / slots + i64::from(all % slots > 0);
+        Wanted {
+            count: self.slots.unsigned_abs(),
+            gpu_model: Some(&self.gpu_model),
+            vcpu: of_each(self.vcpu.into()),
+            memory_mib: of_each(self.memory_mib),
+            nvme_gib: of_each(self.nvme_gib),
+            fabric: self.fabric,
+        }
+    }
+
+    pub fn images(&self) -> Answer<Vec<FileName>> {
         serde_json::from_value(self.images.clone()).map_err(ApiError::internal)
     }
 }
@@ -49,6 +65,9 @@ macro_rules! select_sku {
                         (select coalesce(sum(free / s.slots), 0)::bigint from (
                              select count(*) as free from slot f join node n on n.id = f.node_id
                              where f.state = 'free' and f.fault is null and n.state = 'ready' and n.mode = 'slice'
+                               and slot_fits(f, s.gpu_model, ceil(s.vcpu::numeric / s.slots)::bigint,
+                                             ceil(s.memory_mib::numeric / s.slots)::bigint,
+                                             ceil(s.nvme_gib::numeric / s.slots)::bigint, s.fabric)
                              group by f.node_id) as nodes)
                     else (select count(*) from node n where n.state = 'ready' and n.mode = 'machine'
                             and not exists (select from lease l where l.node_id = n.id and l.ended_at is null)) end as free

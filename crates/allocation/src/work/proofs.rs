@@ -1,5 +1,5 @@
-//! What nodes sign that they hold moves the proof of used time: nothing later than the newest list that names an
-//! allocation is ever charged. A VM that is switched off is held, too; one that is lost is not.
+//! What nodes sign that they hold: it moves the proof of used time (nothing later than the newest list that names an
+//! allocation is ever charged) and tells whether a VM is on. One that is switched off is held, too; a lost one is not.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use model::id::AllocationId;
 use model::time::Timestamp;
 use uuid::Uuid;
 
-use crate::allocation::usage;
+use crate::allocation::{store, usage};
 
 const EVERY: Duration = Duration::from_secs(5);
 /// Nodes that are looked at together.
@@ -26,6 +26,7 @@ pub(super) async fn run(fleet: Fleet) {
 
 async fn pass(fleet: &Fleet) -> sqlx::Result<()> {
     let pool = fleet.app.db.bookkeeping();
+    store::switched(pool).await?;
     let unproven: Vec<(Uuid, Uuid)> = sqlx::query_as(
         "select a.node_id, a.id from usage_span s join allocation a on a.id = s.allocation_id
          join node_held h on h.node_id = a.node_id
@@ -41,14 +42,14 @@ async fn pass(fleet: &Fleet) -> sqlx::Result<()> {
             let until = Timestamp::from(list.at.min(list.received_at));
             let here = unproven.iter().filter(|(node, _)| *node == list.node_id);
             for allocation in here.map(|(_, id)| AllocationId::from(*id)) {
-                let held = |power| matches!(power, HeldPower::Running | HeldPower::Off);
-                if holds
-                    .slices
-                    .iter()
-                    .any(|slice| slice.allocation_id == allocation && held(slice.power))
-                {
-                    usage::proven(pool, allocation, until).await?;
-                }
+                let held = holds.slices.iter().find(|slice| slice.allocation_id == allocation);
+                let power = match held.map(|slice| slice.power) {
+                    Some(HeldPower::Running) => "running",
+                    Some(HeldPower::Off) => "off",
+                    Some(HeldPower::Absent | HeldPower::Unknown) | None => continue,
+                };
+                usage::proven(pool, allocation, until).await?;
+                store::powered(pool, allocation, power, until).await?;
             }
         }
     }

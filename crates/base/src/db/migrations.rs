@@ -28,4 +28,5 @@ migrations! {
     13 = "0013_slot_ways_out",
     14 = "0014_images",
     15 = "0015_tenancy",
+    16 = "0016_as_promised",
 }

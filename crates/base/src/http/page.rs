@@ -1,6 +1,8 @@
 //! Lists: newest first, fifty at a time, and a cursor that only we can make. A cursor names its list and the last row
 //! seen; it is signed, so that nobody can ask the database for a place of their own choosing.
 
+use std::time::Duration;
+
 use aws_lc_rs::hmac;
 use data_encoding::BASE64URL_NOPAD;
 use model::api;
@@ -14,6 +16,8 @@ use super::error::ApiError;
 
 const LIMIT: u32 = 50;
 const LIMIT_MOST: u32 = 200;
+/// Longest that a reader is held.
+const HOLD_MOST_S: u64 = 25;
 const PLACE: usize = 8 + 16;
 const TAG: usize = 16;
 
@@ -25,6 +29,26 @@ pub struct PageQuery {
     pub after: Option<String>,
     /// At most this many items: 50 unless told, 200 at most.
     pub limit: Option<u32>,
+}
+
+/// The query of whoever watches one thing: a long-poll that answers when its number has grown.
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ChangedSince {
+    /// Answer once its version or revision has passed this one.
+    pub changed_since: Option<i64>,
+    /// But after at most so many seconds, 25 at most.
+    pub wait_s: Option<u64>,
+}
+
+impl ChangedSince {
+    pub fn hold(&self) -> Duration {
+        Duration::from_secs(self.wait_s.unwrap_or(0).min(HOLD_MOST_S))
+    }
+
+    pub fn passed(&self, number: i64) -> bool {
+        self.changed_since.is_none_or(|seen| number > seen)
+    }
 }
 
 /// What a store function needs: where to go on, and how many rows.

@@ -1,6 +1,8 @@
 //! What tenants rent, with real agents and executors on pretended hosts: the way there, the way back, and everything that
 //! comes between.
 
+mod promises;
+mod uses;
 mod walk;
 mod ways_back;
 
@@ -35,6 +37,7 @@ impl Market {
         let town = town.await;
         let (node, sim) = town.node_for("a", Profile::H100x8, NodeMode::Slice).await;
         approve_all(&town.api(), node).await.expect("slots");
+        town.lists_demo_image().await;
         dev::demo::ensure(&town.api()).await.expect("something to rent");
         Self { town, node, sim }
     }

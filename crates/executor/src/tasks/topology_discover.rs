@@ -171,6 +171,7 @@ fn summary(slots: &[CandidateSlot], found: Found) -> CandidateSummary {
 fn gpus(seen: &Seen) -> Vec<GpuDevice> {
     let gpu = |function: &host::Function| GpuDevice {
         pci_address: function.pci,
+        model: Some(model::gpu::name_of(function.vendor, function.device)),
         iommu_group: function.iommu_group,
         group_members: seen.group(function).iter().map(|member| member.pci).collect(),
         numa_node: function.numa_node,

@@ -79,7 +79,7 @@ pub async fn follow(fleet: &Fleet) -> anyhow::Result<()> {
 
 /// The newest one that counts under the delegation in force. Another key starts anew: what the old one has signed, and
 /// under whatever number, is over.
-pub(crate) async fn newest(fleet: &Fleet, conn: &mut PgConnection) -> sqlx::Result<Published> {
+pub async fn newest(fleet: &Fleet, conn: &mut PgConnection) -> sqlx::Result<Published> {
     let key = fleet.keyring().delegation().catalogue_key;
     let had: Arc<Published> = fleet.images();
     let mut newest = match had.key == key {

@@ -8,5 +8,5 @@ pub mod routes;
 mod store;
 
 pub(crate) use bytes::{ImagePath, PieceQuery, get_piece};
-pub(crate) use follow::newest;
+pub use follow::newest;
 pub use follow::{Published, follow};

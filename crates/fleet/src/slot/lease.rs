@@ -16,22 +16,47 @@ use super::state;
 use super::store::{self, SlotRow};
 use crate::node;
 
-/// Reserves so many slots of one node for an allocation, on the node with the fewest to spare that has enough.
-pub async fn reserve(change: &mut Change, allocation: AllocationId, count: u32) -> Answer<Vec<SlotRow>> {
-    let nodes: Vec<Uuid> = sqlx::query_scalar(
-        "select s.node_id from slot s join node n on n.id = s.node_id
-         where s.state = 'free' and s.fault is null and n.state = 'ready' and n.mode = 'slice'
-         group by s.node_id having count(*) >= $1 order by count(*), s.node_id limit 20",
-    )
-    .bind(i64::from(count))
+/// How many slots, and what each of them has to have at least.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Wanted<'a> {
+    pub count: u32,
+    /// Any, unless told.
+    pub gpu_model: Option<&'a str>,
+    pub vcpu: i64,
+    pub memory_mib: i64,
+    pub nvme_gib: i64,
+    pub fabric: bool,
+}
+
+macro_rules! fitting {
+    ($rest:literal) => {
+        concat!(
+            "s.state = 'free' and s.fault is null and slot_fits(s, $1, $2, $3, $4, $5) ",
+            $rest
+        )
+    };
+}
+
+/// Reserves slots of one node for an allocation, on the node with the fewest to spare that has enough.
+pub async fn reserve(change: &mut Change, allocation: AllocationId, wanted: &Wanted<'_>) -> Answer<Vec<SlotRow>> {
+    let nodes: Vec<Uuid> = sqlx::query_scalar(concat!(
+        "select s.node_id from slot s join node n on n.id = s.node_id where n.state = 'ready' and n.mode = 'slice' and ",
+        fitting!("group by s.node_id having count(*) >= $6 order by count(*), s.node_id limit 20")
+    ))
+    .bind(wanted.gpu_model)
+    .bind(wanted.vcpu)
+    .bind(wanted.memory_mib)
+    .bind(wanted.nvme_gib)
+    .bind(wanted.fabric)
+    .bind(i64::from(wanted.count))
     .fetch_all(change.conn())
     .await?;
     for id in nodes {
-        if let Some(slots) = reserve_on(change, allocation, id.into(), count).await? {
+        if let Some(slots) = reserve_on(change, allocation, id.into(), wanted).await? {
             return Ok(slots);
         }
     }
-    let what = format!("no ready node has {count} free slots");
+    let what = format!("no ready node has {} free slots that fit", wanted.count);
     Err(ApiError::new(Code::SlotUnavailable).message(what))
 }
 
@@ -40,18 +65,31 @@ pub async fn reserve_on(
     change: &mut Change,
     allocation: AllocationId,
     node: NodeId,
-    count: u32,
+    wanted: &Wanted<'_>,
 ) -> Answer<Option<Vec<SlotRow>>> {
     let row = node::state::lock(change, node).await?;
     if row.state()? != NodeState::Ready || row.mode != NodeMode::Slice.as_str() {
         return Ok(None);
     }
     let mut slots = store::of_node(&mut *change.conn(), node).await?;
-    slots.retain(|slot| slot.state == SlotState::Free.as_str() && slot.fault.is_none());
-    if count == 0 || slots.len() < count as usize {
+    let fitting: Vec<Uuid> = sqlx::query_scalar(concat!(
+        "select s.id from slot s where ",
+        fitting!("and s.node_id = $6")
+    ))
+    .bind(wanted.gpu_model)
+    .bind(wanted.vcpu)
+    .bind(wanted.memory_mib)
+    .bind(wanted.nvme_gib)
+    .bind(wanted.fabric)
+    .bind(node.uuid())
+    .fetch_all(change.conn())
+    .await?;
+    slots.retain(|slot| fitting.contains(&slot.id));
+    let count = wanted.count as usize;
+    if count == 0 || slots.len() < count {
         return Ok(None);
     }
-    let slots = packed(slots, count as usize);
+    let slots = packed(slots, count);
     let at = OffsetDateTime::from(change.at());
     for slot in &slots {
         sqlx::query(

@@ -194,6 +194,23 @@ async fn act(
     shown(fleet, id).await
 }
 
+/// A verb that keeps its reason.
+async fn reasoned(
+    fleet: &Fleet,
+    id: SlotId,
+    actor: &Actor,
+    action: &'static str,
+    body: &NodeReason,
+    does: impl AsyncFnOnce(&mut Change, &SlotRow, &str) -> Answer<()>,
+) -> Answer<Json<SlotView>> {
+    let why = reason(body)?;
+    act(fleet, id, actor, action, async |change, slot| {
+        change.detail(serde_json::json!({ "reason": why }));
+        does(change, slot, why).await
+    })
+    .await
+}
+
 /// The slot as it is once its node is locked.
 async fn locked(fleet: &Fleet, change: &mut Change, id: SlotId) -> Answer<SlotRow> {
     let seen = store::get(fleet.app.db.read(), id).await?.ok_or(Code::NotFound)?;
@@ -219,9 +236,7 @@ async fn post_reject(
     actor: Actor,
     Body(body): Body<NodeReason>,
 ) -> Answer<Json<SlotView>> {
-    let why = reason(&body)?;
-    act(&fleet, id, &actor, "slot.reject", async |change, slot| {
-        change.detail(serde_json::json!({ "reason": why }));
+    reasoned(&fleet, id, &actor, "slot.reject", &body, async |change, slot, why| {
         approve::reject(change, slot, why).await
     })
     .await
@@ -233,11 +248,14 @@ async fn post_quarantine(
     actor: Actor,
     Body(body): Body<NodeReason>,
 ) -> Answer<Json<SlotView>> {
-    let why = reason(&body)?;
-    act(&fleet, id, &actor, "slot.quarantine", async |change, slot| {
-        change.detail(serde_json::json!({ "reason": why }));
-        approve::quarantine(change, slot, why).await
-    })
+    reasoned(
+        &fleet,
+        id,
+        &actor,
+        "slot.quarantine",
+        &body,
+        async |change, slot, why| approve::quarantine(change, slot, why).await,
+    )
     .await
 }
 
@@ -247,9 +265,7 @@ async fn post_unreserve(
     actor: Actor,
     Body(body): Body<NodeReason>,
 ) -> Answer<Json<SlotView>> {
-    let why = reason(&body)?;
-    act(&fleet, id, &actor, "slot.give_back", async |change, slot| {
-        change.detail(serde_json::json!({ "reason": why }));
+    reasoned(&fleet, id, &actor, "slot.give_back", &body, async |change, slot, _| {
         way_out::give_back(change, slot).await
     })
     .await
@@ -261,11 +277,14 @@ async fn post_disk_gone(
     actor: Actor,
     Body(body): Body<NodeReason>,
 ) -> Answer<Json<SlotView>> {
-    let why = reason(&body)?;
-    act(&fleet, id, &actor, "slot.disk_gone", async |change, slot| {
-        change.detail(serde_json::json!({ "reason": why }));
-        way_out::disk_gone(change, slot, why).await
-    })
+    reasoned(
+        &fleet,
+        id,
+        &actor,
+        "slot.disk_gone",
+        &body,
+        async |change, slot, why| way_out::disk_gone(change, slot, why).await,
+    )
     .await
 }
 

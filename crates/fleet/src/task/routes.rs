@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::Json;
 use axum::extract::State;
 use base::auth::Scope;
-use base::http::{Access, Answer, Params, Route, Routes, Search};
+use base::http::{Access, Answer, ChangedSince, Params, Route, Routes, Search};
 use base::tx::Actor;
 use base::wake::Topic;
 use model::api::{Page, TaskTypeView, TaskView};
@@ -22,8 +22,6 @@ use crate::Fleet;
 
 const WRITE: Access = Access::Scopes(&[Scope::Operator]);
 const READ: Access = Access::Scopes(&[Scope::Operator, Scope::Support, Scope::Auditor]);
-/// Longest a reader is held.
-const HOLD_MOST_S: u64 = 25;
 
 pub fn routes() -> Routes<Fleet> {
     Routes::new([
@@ -33,7 +31,7 @@ pub fn routes() -> Routes<Fleet> {
             .answers::<Page<TaskView>>(),
         Route::get("/v1/tasks/{id}", READ, show)
             .summary("Show a task; with changed_since, wait until it has changed")
-            .searches::<ShowQuery>()
+            .searches::<ChangedSince>()
             .answers::<TaskView>(),
         Route::post("/v1/tasks/{id}/cancel", WRITE, cancel)
             .summary("Stop a task that has not ended")
@@ -80,28 +78,18 @@ async fn list(State(fleet): State<Fleet>, Search(query): Search<TaskQuery>) -> A
     Ok(Json(Page { items, next: list.next }))
 }
 
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-struct ShowQuery {
-    /// Answer once the version has passed this one.
-    changed_since: Option<i64>,
-    /// But after at most so many seconds, 25 at most.
-    wait_s: Option<u64>,
-}
-
 async fn show(
     State(fleet): State<Fleet>,
     Params(PathId { id }): Params<PathId>,
-    Search(query): Search<ShowQuery>,
+    Search(query): Search<ChangedSince>,
 ) -> Answer<Json<TaskView>> {
-    let hold = Duration::from_secs(query.wait_s.unwrap_or(0).min(HOLD_MOST_S));
-    let until = tokio::time::Instant::now() + hold;
+    let until = tokio::time::Instant::now() + query.hold();
     let mut news = fleet.app.wake.subscribe(Topic::Progress);
     loop {
         let row = store::get(fleet.app.db.read(), id).await?.ok_or(Code::NotFound)?;
         let ended = row.state()?.is_end();
         let left = until.saturating_duration_since(tokio::time::Instant::now());
-        if ended || left.is_zero() || query.changed_since.is_none_or(|seen| row.version > seen) {
+        if ended || left.is_zero() || query.passed(row.version) {
             return view(row).map(Json);
         }
         news.look_again(left.min(Duration::from_secs(2))).await;

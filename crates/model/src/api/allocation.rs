@@ -11,7 +11,7 @@ use crate::signal::Code;
 use crate::state::AllocationState;
 use crate::task::vm_power::Power;
 use crate::time::Timestamp;
-use crate::value::{Name, SshKey};
+use crate::value::{FileName, SshKey};
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -26,7 +26,7 @@ pub struct AllocationCreate {
     pub name: Option<String>,
     /// One of the SKU's; its first one, unless told.
     #[serde(default)]
-    pub image: Option<Name>,
+    pub image: Option<FileName>,
     /// All stored keys of the caller, unless told.
     #[serde(default)]
     #[schemars(length(max = 32))]
@@ -99,12 +99,12 @@ pub struct AllocationView {
     pub forced: bool,
     pub code: Option<Code>,
     pub detail: Option<String>,
+    /// As its node last signed it.
     pub power: Option<Power>,
     pub private_ip: Option<Ipv4Addr>,
     pub default_username: Option<String>,
     pub slot_ids: Vec<SlotId>,
-    /// Operators see which node it is on; tenants do not.
-    pub node_name: Option<String>,
+    pub node_name: String,
     /// The node below is pretended.
     pub simulated: bool,
     /// The work under way, or the last one.

@@ -4,11 +4,9 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::digest::Sha256;
 use crate::id::SkuId;
-use crate::task::vm_provision::{DriverStrategy, ImageFormat};
 use crate::time::Timestamp;
-use crate::value::{FileName, Name};
+use crate::value::FileName;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -42,25 +40,13 @@ impl std::str::FromStr for SkuKind {
     }
 }
 
-/// An image as a node knows it: a file by name and digest.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct SkuImage {
-    pub name: Name,
-    pub file: FileName,
-    pub sha256: Sha256,
-    pub size_bytes: u64,
-    pub format: ImageFormat,
-    pub username: Name,
-    pub driver_strategy: DriverStrategy,
-}
-
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SkuCreate {
     /// `slice.h100.1`: 1 to 63 of `a-z`, `0-9`, `.` and `-`.
     pub name: String,
     pub kind: SkuKind,
+    /// As discovery names what it finds: `H100`, `L40S`; `10de:2330` for one that has no name.
     pub gpu_model: String,
     pub gpu_count: u32,
     /// How many slots of one node it takes; 0 for a machine.
@@ -69,8 +55,8 @@ pub struct SkuCreate {
     pub memory_mib: u64,
     pub nvme_gib: u64,
     pub fabric: bool,
-    /// The first one is taken unless told.
-    pub images: Vec<SkuImage>,
+    /// Names of the signed catalogue; the first one is taken unless told.
+    pub images: Vec<FileName>,
     pub price_micro_per_hour: u64,
     /// Three capital letters.
     pub currency: String,
@@ -116,7 +102,7 @@ pub struct SkuView {
     pub memory_mib: u64,
     pub nvme_gib: u64,
     pub fabric: bool,
-    pub images: Vec<SkuImage>,
+    pub images: Vec<FileName>,
     pub price_micro_per_hour: u64,
     pub currency: String,
     pub visible: bool,

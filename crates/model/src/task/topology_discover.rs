@@ -91,6 +91,9 @@ pub struct SliceNetwork {
 #[serde(deny_unknown_fields)]
 pub struct GpuDevice {
     pub pci_address: Pci,
+    /// As SKUs name it. Executors before it was told do not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
     pub iommu_group: Option<u32>,
     /// All functions of its IOMMU group, its own included.
     pub group_members: Vec<Pci>,

@@ -46,7 +46,11 @@ impl Renter {
 
     pub(super) async fn reserves(&self, count: u32) -> Result<Vec<Slot>, Code> {
         let mut change = self.change("allocation.create").await;
-        let slots = lease::reserve(&mut change, self.allocation, count)
+        let wanted = lease::Wanted {
+            count,
+            ..lease::Wanted::default()
+        };
+        let slots = lease::reserve(&mut change, self.allocation, &wanted)
             .await
             .map_err(code)?;
         change.commit().await.expect("commits");

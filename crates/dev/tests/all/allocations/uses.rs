@@ -1,0 +1,135 @@
+//! What a tenant does with a slice that it has: switch it, extend it, let its time run out; and what an operator does with
+//! one that has come to a standstill.
+
+use dev::api::Refused;
+use model::api::{ConditionCode, QuotaView};
+use model::signal::Code;
+use model::task::vm_power::Power;
+use serde_json::Value;
+
+use super::*;
+
+fn refused(answer: anyhow::Result<AllocationView>) -> Code {
+    let error = answer.expect_err("refused");
+    let refused = error.downcast_ref::<Refused>().expect("an answer");
+    refused.code().expect("a code")
+}
+
+async fn try_verb(market: &Market, id: AllocationId, verb: &str, body: Value) -> anyhow::Result<AllocationView> {
+    market.api().post(&format!("/v1/allocations/{id}/{verb}"), &body).await
+}
+
+async fn until_power(market: &Market, id: AllocationId, power: Power) {
+    eventually(&format!("its node has signed {power:?}"), async || {
+        let seen = market.shows(id).await.power;
+        (seen == Some(power)).then_some(()).ok_or(seen)
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slice_is_switched_off_and_on_and_is_shown_as_its_node_signs_it() {
+    let market = Market::open().await;
+    let made = market.rents("one").await;
+    assert_eq!(
+        refused(try_verb(&market, made.id, "stop", json!({})).await),
+        Code::StateConflict
+    );
+    market.until(made.id, AllocationState::Active).await;
+    let asked = market.verb(made.id, "stop").await;
+    assert_eq!(asked.power, Some(Power::Running), "asked for is not done");
+    until_power(&market, made.id, Power::Off).await;
+    assert_eq!(market.free().await, 7, "a slice that is off keeps its slot");
+    market.verb(made.id, "start").await;
+    until_power(&market, made.id, Power::Running).await;
+    let market = market.unplug().await;
+    let before = market.verb(made.id, "reboot").await;
+    assert_eq!(
+        market.verb(made.id, "reboot").await.version,
+        before.version,
+        "asked once"
+    );
+    assert_eq!(
+        refused(try_verb(&market, made.id, "stop", json!({})).await),
+        Code::StateConflict
+    );
+    market.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slice_ends_when_its_time_is_over_unless_it_is_extended() {
+    let market = Market::open().await;
+    let wish = AllocationCreate {
+        ttl_s: Some(3600),
+        ..Market::wish()
+    };
+    let made: AllocationView = market
+        .api()
+        .post_as("one", "/v1/allocations", &wish)
+        .await
+        .expect("accepted");
+    let active = market.until(made.id, AllocationState::Active).await;
+    let first_end = active.ends_at.expect("an end");
+    let quota = format!("/v1/projects/{}/quota", made.project_id);
+    let _: QuotaView = market
+        .api()
+        .post(&quota, &json!({ "max_ttl_hours": 2 }))
+        .await
+        .expect("changed");
+    assert_eq!(
+        refused(try_verb(&market, made.id, "extend", json!({ "ttl_s": 7201 })).await),
+        Code::QuotaExceeded
+    );
+    let longer = try_verb(&market, made.id, "extend", json!({ "ttl_s": 7200 }))
+        .await
+        .expect("extended");
+    assert!(longer.ends_at.expect("an end") > first_end);
+    sqlx::query("update allocation set ends_at = now() - interval '1 second', version = version + 1 where id = $1")
+        .bind(made.id.uuid())
+        .execute(market.town.platform.apps[0].db.bookkeeping())
+        .await
+        .expect("its time is over");
+    market.until(made.id, AllocationState::Released).await;
+    assert_eq!(market.free().await, 8);
+    assert_eq!(
+        refused(try_verb(&market, made.id, "extend", json!({ "ttl_s": 600 })).await),
+        Code::StateConflict
+    );
+    market.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_stands_still_says_so_and_is_tried_again() {
+    let market = Market::open().await.unplug().await;
+    let made = market.rents("one").await;
+    market.until(made.id, AllocationState::Provisioning).await;
+    assert_eq!(
+        refused(try_verb(&market, made.id, "retry", json!({})).await),
+        Code::StateConflict
+    );
+    sqlx::query("update allocation set deadline_at = now() - interval '1 second', version = version + 1 where id = $1")
+        .bind(made.id.uuid())
+        .execute(market.town.platform.apps[0].db.bookkeeping())
+        .await
+        .expect("it is late");
+    let stuck = eventually("somebody notices", async || {
+        let seen = market.shows(made.id).await;
+        let found = seen
+            .conditions
+            .iter()
+            .find(|one| one.code == ConditionCode::Stuck)
+            .cloned();
+        found.ok_or(seen.conditions)
+    })
+    .await;
+    assert!(stuck.verb.contains("retry"), "{stuck:?}");
+    let again = market.verb(made.id, "retry").await;
+    assert!(
+        !again.conditions.iter().any(|one| one.code == ConditionCode::Stuck),
+        "{again:?}"
+    );
+    assert_eq!(again.state, AllocationState::Provisioning);
+    market.verb(made.id, "cancel").await;
+    market.until(made.id, AllocationState::Cancelled).await;
+    market.close().await;
+}
