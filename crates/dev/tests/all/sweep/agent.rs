@@ -65,7 +65,7 @@ impl Place {
         let dir = town.dir().join(name);
         let node = NodeDir::new(&dir).expect("a directory");
         SimNode::enrol(&node, Profile::Cpu, &enrolment.token).expect("the host takes the token");
-        let executor = Some(Here::serve(&dir, JOURNAL_BYTES).expect("it starts"));
+        let executor = Some(Here::serve(&dir, Profile::Cpu, JOURNAL_BYTES).expect("it starts"));
         Self {
             dir,
             node,

@@ -12,18 +12,24 @@ use executor::{Clock, Limits, Stop};
 use host::pretend::{Pretend, Profile, State};
 use model::dsse::Envelope;
 use model::envelope::TaskPayload;
-use model::id::{AllocationId, TaskId};
+use model::id::{AllocationId, TaskId, derive_task};
 use model::key::PublicKey;
+use model::outcome::{Outcome, ResultPayload};
 use model::signal::Code;
 use model::socket::Enrolled;
 use model::task::{Task, TaskType, deprovision_user, health_probe, provision_user, topology_discover};
 use model::trust::Bundle;
 
 use super::house::House;
+use super::slices;
 use super::talk::{Heard, PATIENCE, Talk};
 
-const JOURNAL_BYTES: u64 = 64 << 10;
-const KEY: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f";
+pub(crate) const KEY: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f";
+
+/// A slice has many phases.
+fn journal_bytes(profile: Profile) -> u64 {
+    if profile == Profile::Cpu { 64 << 10 } else { 256 << 10 }
+}
 
 /// A signed task.
 #[derive(Clone)]
@@ -52,6 +58,7 @@ pub(crate) enum Script {
 pub(crate) struct Leg {
     pub(crate) name: String,
     pub(crate) template: PathBuf,
+    pub(crate) profile: Profile,
     pub(crate) journal_bytes: u64,
     /// Traced from its first instruction, or from when it listens.
     pub(crate) from_start: bool,
@@ -70,7 +77,7 @@ impl Leg {
         let words = [
             "executor",
             "--profile",
-            "sim:cpu",
+            self.profile.as_str(),
             "--min-free-bytes",
             "0",
             "--journal-bytes",
@@ -82,6 +89,12 @@ impl Leg {
             dir.display().to_string(),
         ]);
         program
+    }
+
+    /// What it has begun stays begun, and is asked for again.
+    pub(crate) fn only_forward(&self) -> bool {
+        let forward = ["allocation.deprovision_user", "slice.vm_release", "slice.vm_power"];
+        forward.iter().any(|name| self.name.starts_with(name))
     }
 
     /// What the agent says; `told` is the result that it has heard, even if nothing more was to be heard after it.
@@ -121,9 +134,9 @@ pub(crate) struct Here {
 }
 
 impl Here {
-    pub(crate) fn serve(dir: &Path, journal_bytes: u64) -> anyhow::Result<Self> {
+    pub(crate) fn serve(dir: &Path, profile: Profile, journal_bytes: u64) -> anyhow::Result<Self> {
         let node = NodeDir::new(dir)?;
-        let mut options = node.executor_options(Profile::Cpu)?;
+        let mut options = node.executor_options(profile)?;
         options.limits = Limits {
             journal_bytes,
             min_free_bytes: 0,
@@ -140,10 +153,10 @@ impl Here {
 
     /// The same, and somebody to talk to. Where children are being started, one of them holds copies of our locks and
     /// sockets until it is the program that it shall be; then we come again.
-    pub(crate) fn ready(dir: &Path, journal_bytes: u64) -> Result<(Self, Talk), String> {
+    pub(crate) fn ready(dir: &Path, leg: &Leg) -> Result<(Self, Talk), String> {
         let deadline = Instant::now() + PATIENCE;
         loop {
-            let here = Self::serve(dir, journal_bytes).map_err(|error| format!("{error:#}"))?;
+            let here = Self::serve(dir, leg.profile, leg.journal_bytes).map_err(|error| format!("{error:#}"))?;
             if let Ok(mut talk) = here.talk()
                 && talk.device_csr().is_ok()
             {
@@ -185,9 +198,9 @@ impl Drop for Here {
     }
 }
 
-pub(crate) fn host(dir: &Path) -> State {
+pub(crate) fn host(dir: &Path, profile: Profile) -> State {
     let node = NodeDir::new(dir).expect("a directory");
-    Pretend::in_directory(Profile::Cpu, &node.host())
+    Pretend::in_directory(profile, &node.host())
         .expect("readable")
         .snapshot()
 }
@@ -195,26 +208,28 @@ pub(crate) fn host(dir: &Path) -> State {
 /// Makes the directories that legs start from, below one of its own.
 pub(crate) struct Maker {
     root: PathBuf,
+    pub(crate) profile: Profile,
     house: House,
     enrolled: Enrolled,
     next_bundle: Bundle,
     result_public: PublicKey,
-    allocation: AllocationId,
+    pub(crate) allocation: AllocationId,
 }
 
 impl Maker {
     /// The first directory: enrolled, and nothing else.
-    pub(crate) fn new(root: &Path) -> Self {
+    pub(crate) fn new(root: &Path, profile: Profile) -> Self {
         let mut house = House::new();
         // Documents of one moment, so that the second manifest follows from the first; tasks of now.
         house.clock = Clock::fixed(now());
         let fresh = root.join("fresh");
         let node = NodeDir::new(&fresh).expect("a directory");
-        let options = node.executor_options(Profile::Cpu).expect("a host");
+        let options = node.executor_options(profile).expect("a host");
+        node.allow_slices().expect("written");
         executor::enroll(&house.token(true).to_text(), &options, &node.agent()).expect("enroll");
         let ready = root.join("enrolled");
         copy(&fresh, &ready).expect("copied");
-        let here = Here::serve(&ready, JOURNAL_BYTES).expect("it starts");
+        let here = Here::serve(&ready, profile, journal_bytes(profile)).expect("it starts");
         let mut talk = here.talk().expect("it listens");
         let (csr, result_public) = talk.device_csr().expect("keys");
         let enrolled = house.enrolled(&csr, 1);
@@ -224,6 +239,7 @@ impl Maker {
         house.clock = Clock::real();
         Self {
             root,
+            profile,
             house,
             enrolled,
             next_bundle,
@@ -240,17 +256,26 @@ impl Maker {
     }
 
     fn leg(&self, name: String, template: &Path, script: Script, task: &Task) -> Leg {
+        let (first, work) = self.sign(task);
+        // As the control plane would ask again: another task of the same operation.
+        let (mut second, _) = self.sign(task);
+        (second.op_id, second.task_id) = (first.op_id, derive_task(first.op_id, 1));
+        let again = Signed {
+            task_id: second.task_id,
+            envelope: self.house.sign(&second),
+        };
         Leg {
             name,
             template: template.to_owned(),
-            journal_bytes: JOURNAL_BYTES,
+            profile: self.profile,
+            journal_bytes: journal_bytes(self.profile),
             from_start: matches!(script, Script::Hello | Script::Resume),
             script,
-            work: self.sign(task).1,
-            again: self.sign(task).1,
+            work,
+            again,
             enrolled: self.enrolled.clone(),
             result_public: self.result_public,
-            before: host(template),
+            before: host(template, self.profile),
         }
     }
 
@@ -284,9 +309,12 @@ impl Maker {
         ]
     }
 
-    /// Everything that can be asked of a node: a new type finds its place here or does not compile. None for slices:
-    /// the executor makes the same calls for them over more phases, and their proofs fail each call of the host.
+    /// Everything that can be asked of such a node: a new type finds its place here or does not compile.
     pub(crate) fn claim(&self, task_type: TaskType) -> Option<Leg> {
+        let of_slices = [TaskType::VmProvision, TaskType::VmRelease, TaskType::VmPower].contains(&task_type);
+        if of_slices != (self.profile != Profile::Cpu) {
+            return None;
+        }
         let username = "ada".parse().expect("a name");
         let uid = 20_001.try_into().expect("a uid");
         let allocation_id = self.allocation;
@@ -298,6 +326,9 @@ impl Maker {
             gpu_access: true,
         });
         let (task, template) = match task_type {
+            TaskType::VmProvision => slices::provision_again(self),
+            TaskType::VmRelease => slices::release(self),
+            TaskType::VmPower => slices::power(self),
             TaskType::HealthProbe => (Self::probe(), self.root.join("enrolled")),
             TaskType::TopologyDiscover => {
                 let task = Task::TopologyDiscover(topology_discover::Params {});
@@ -311,22 +342,35 @@ impl Maker {
                     uid,
                     remove_home: true,
                 });
-                (task, self.after(&provision))
+                (task, self.after(&[&provision]))
             }
-            TaskType::VmProvision | TaskType::VmRelease | TaskType::VmPower => return None,
         };
         Some(self.leg(format!("{task_type}: claim and run"), &template, Script::Claim, &task))
     }
 
-    /// A directory in which this task has been done.
-    fn after(&self, task: &Task) -> PathBuf {
-        let dir = self.root.join(format!("after-{}", task.task_type()));
+    /// A directory in which these tasks have been done.
+    pub(crate) fn after(&self, tasks: &[&Task]) -> PathBuf {
+        let last = tasks.last().expect("one of them").task_type();
+        let dir = self.root.join(format!("after-{}-{last}", tasks.len()));
+        if dir.exists() {
+            return dir;
+        }
         copy(&self.root.join("enrolled"), &dir).expect("copied");
-        let here = Here::serve(&dir, JOURNAL_BYTES).expect("it starts");
+        let here = Here::serve(&dir, self.profile, journal_bytes(self.profile)).expect("it starts");
         let mut talk = here.talk().expect("it listens");
-        let (_, signed) = self.sign(task);
-        talk.run(signed.task_id, &signed.envelope, now()).expect("done");
-        talk.acknowledge(signed.task_id).expect("connected");
+        for task in tasks {
+            let (_, signed) = self.sign(task);
+            let result = talk.run(signed.task_id, &signed.envelope, now()).expect("done");
+            let result = ResultPayload::open(&result, &self.result_public).expect("signed");
+            assert_eq!(
+                result.outcome,
+                Outcome::Succeeded,
+                "{:?} {:?}",
+                result.code,
+                result.detail
+            );
+            talk.acknowledge(signed.task_id).expect("connected");
+        }
         talk.device_csr().expect("connected");
         here.end().expect("a clean end");
         dir

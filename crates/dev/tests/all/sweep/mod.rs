@@ -8,6 +8,7 @@ mod agent;
 mod house;
 mod judge;
 mod legs;
+mod slices;
 mod strace;
 mod talk;
 
@@ -19,6 +20,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use dev::children::{Program, spawn};
+use host::pretend::Profile;
 use model::dsse::Envelope;
 use model::task::TaskType;
 use rustix::process::{Pid, Signal, kill_process};
@@ -168,13 +170,13 @@ struct Tally {
     bad: Vec<String>,
 }
 
-/// Every point with every fault, several at a time.
-fn sweep(root: &Path, plan: &Plan) -> Tally {
-    let jobs: Vec<(&Point, Fault)> = plan
+/// Every point with every fault, or each `stride`th of these; several at a time.
+fn sweep(root: &Path, plan: &Plan, stride: usize) -> Tally {
+    let faults = plan
         .points
         .iter()
-        .flat_map(|point| Fault::ALL.map(|fault| (point, fault)))
-        .collect();
+        .flat_map(|point| Fault::ALL.map(|fault| (point, fault)));
+    let jobs: Vec<(&Point, Fault)> = faults.step_by(stride).collect();
     let (next, tally) = (AtomicUsize::new(0), Mutex::new(Tally::default()));
     let workers = std::thread::available_parallelism().map_or(2, usize::from) * 2;
     std::thread::scope(|scope| {
@@ -193,7 +195,9 @@ fn sweep(root: &Path, plan: &Plan) -> Tally {
             });
         }
     });
-    tally.into_inner().expect("unbroken")
+    let tally = tally.into_inner().expect("unbroken");
+    assert_eq!(tally.fired + tally.bad.len(), jobs.len(), "every fault was tried");
+    tally
 }
 
 fn one(dir: &Path, plan: &Plan, point: &Point, fault: Fault) -> Result<(), String> {
@@ -229,80 +233,141 @@ fn hindered(root: &Path) -> Option<String> {
     }
 }
 
-#[test]
-fn no_call_of_the_executor_can_lose_or_double_a_task() {
-    let root = std::env::temp_dir().join(format!("sweep-{}", std::process::id()));
-    std::fs::create_dir_all(&root).expect("a directory");
-    if let Some(why) = hindered(&root) {
-        std::fs::remove_dir_all(&root).expect("removable");
-        eprintln!("not run: {why}");
-        return;
+/// One run over some legs.
+struct Run {
+    root: PathBuf,
+    /// One of so many faults is tried.
+    stride: usize,
+    injected: usize,
+    bad: Vec<String>,
+}
+
+impl Run {
+    /// None where strace cannot do its work.
+    fn begin(name: &str, stride: usize) -> Option<Self> {
+        let root = std::env::temp_dir().join(format!("{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&root).expect("a directory");
+        if let Some(why) = hindered(&root) {
+            std::fs::remove_dir_all(&root).expect("removable");
+            eprintln!("not run: {why}");
+            return None;
+        }
+        let (injected, bad) = (0, Vec::new());
+        Some(Self {
+            root,
+            stride,
+            injected,
+            bad,
+        })
     }
-    let maker = Maker::new(&root);
-    let (mut injected, mut bad) = (0, Vec::new());
-    let mut go = |plan: Plan| {
+
+    fn go(&mut self, plan: &Plan) {
         let began = Instant::now();
-        let tally = sweep(&root, &plan);
-        let planned = plan.points.len() * Fault::ALL.len();
+        let tally = sweep(&self.root, plan, self.stride);
+        let tried = tally.fired + tally.bad.len();
         let took = began.elapsed().as_secs_f32();
         eprintln!(
-            "{:>5} faults, {:>3} bad, {took:>5.1} s  {}",
-            planned,
+            "{tried:>5} of {} faults, {:>3} bad, {took:>5.1} s  {}",
+            plan.points.len() * Fault::ALL.len(),
             tally.bad.len(),
             plan.leg.name
         );
         tally.bad.iter().for_each(|line| eprintln!("      {line}"));
-        assert_eq!(tally.fired + tally.bad.len(), planned, "every fault was tried");
-        injected += planned;
-        bad.extend(tally.bad);
-    };
-    for leg in maker.around() {
-        let (_, reference, points, shadowed) = look(&root, &leg);
-        let shadowed: Vec<_> = shadowed.iter().filter(|point| !is_log(point)).collect();
-        assert!(shadowed.is_empty(), "{}: out of reach: {shadowed:?}", leg.name);
-        go(Plan { leg, reference, points });
+        self.injected += tried;
+        self.bad.extend(tally.bad);
     }
-    for task_type in TaskType::ALL {
-        let Some(claim) = maker.claim(*task_type) else { continue };
-        let (done, reference, mut points, shadowed) = look(&root, &claim);
+
+    fn around_tasks(&mut self, maker: &Maker) {
+        for leg in maker.around() {
+            let (_, reference, points, shadowed) = look(&self.root, &leg);
+            let shadowed: Vec<_> = shadowed.iter().filter(|point| !is_log(point)).collect();
+            assert!(shadowed.is_empty(), "{}: out of reach: {shadowed:?}", leg.name);
+            self.go(&Plan { leg, reference, points });
+        }
+    }
+
+    fn tasks(&mut self, maker: &Maker) {
+        for task_type in TaskType::ALL {
+            if let Some(claim) = maker.claim(*task_type) {
+                self.task(maker, claim);
+            }
+        }
+    }
+
+    fn task(&mut self, maker: &Maker, claim: Leg) {
+        let (done, reference, mut points, shadowed) = look(&self.root, &claim);
         points.retain(|point| !is_nameless(point));
         let resume = maker.resume(&claim, &done);
         let acknowledge = [false, true].map(|compact| maker.acknowledge(&claim, &done, compact));
-        go(Plan {
-            leg: claim,
-            reference,
-            points,
-        });
-        let (_, reference, points, still) = look(&root, &resume);
+        let leg = claim;
+        self.go(&Plan { leg, reference, points });
+        let (_, reference, points, still) = look(&self.root, &resume);
         let mut points: Vec<Point> = points.into_iter().filter(|point| shadowed.contains(point)).collect();
         points.retain(|point| !is_log(point) && !still.contains(point));
         let out_of_reach: Vec<_> = shadowed
             .iter()
             .filter(|point| !points.contains(point) && !is_log(point) && !is_nameless(point))
             .collect();
-        assert!(out_of_reach.is_empty(), "{task_type}: out of reach: {out_of_reach:?}");
-        go(Plan {
-            leg: resume,
-            reference,
-            points,
-        });
+        assert!(
+            out_of_reach.is_empty(),
+            "{}: out of reach: {out_of_reach:?}",
+            resume.name
+        );
+        let leg = resume;
+        self.go(&Plan { leg, reference, points });
         for leg in acknowledge {
-            let (_, reference, points, _) = look(&root, &leg);
+            let (_, reference, points, _) = look(&self.root, &leg);
             let compacts = points.iter().any(|point| point.call == "renameat2");
             assert_eq!(compacts, leg.name.ends_with("compact"), "{}: {points:?}", leg.name);
-            go(Plan { leg, reference, points });
+            self.go(&Plan { leg, reference, points });
         }
     }
-    eprintln!("{injected} faults, {} bad", bad.len());
-    assert!(
-        bad.is_empty(),
-        "{} of {injected} faults went wrong:\n{}",
-        bad.len(),
-        bad.join("\n")
-    );
-    assert!(
-        injected >= 500,
-        "only {injected} faults: the trace has lost sight of the executor"
-    );
-    std::fs::remove_dir_all(&root).expect("removable");
+
+    fn end(self, at_least: usize) {
+        let Self {
+            root, injected, bad, ..
+        } = self;
+        eprintln!("{injected} faults, {} bad", bad.len());
+        assert!(
+            bad.is_empty(),
+            "{} of {injected} faults went wrong:\n{}",
+            bad.len(),
+            bad.join("\n")
+        );
+        assert!(
+            injected >= at_least,
+            "only {injected} faults: the trace has lost sight of the executor"
+        );
+        std::fs::remove_dir_all(&root).expect("removable");
+    }
+}
+
+#[test]
+fn no_call_of_the_executor_can_lose_or_double_a_task() {
+    let Some(mut run) = Run::begin("sweep", 1) else { return };
+    let maker = Maker::new(&run.root.join("of"), Profile::Cpu);
+    run.around_tasks(&maker);
+    run.tasks(&maker);
+    run.end(500);
+}
+
+fn slices(name: &str, stride: usize, at_least: usize) {
+    let Some(mut run) = Run::begin(name, stride) else {
+        return;
+    };
+    let maker = Maker::new(&run.root.join("of"), Profile::L40sx4);
+    run.tasks(&maker);
+    run.end(at_least);
+}
+
+/// A sample, always the same: neighbouring calls of a slice do the same to a state file.
+#[test]
+fn calls_of_a_slice_cannot_lose_or_double_it() {
+    slices("sweep-some", 29, 30);
+}
+
+#[test]
+#[ignore = "minutes long: make test-lab"]
+fn no_call_of_a_slice_can_lose_or_double_it() {
+    slices("sweep-all", 1, 750);
 }
