@@ -9,9 +9,13 @@ use clap::ValueEnum;
 
 use crate::figures::Report;
 
+mod disk;
 mod executor_start;
+mod images;
 mod pgbench;
+mod provision;
 mod puppet;
+mod renter;
 mod revocation;
 mod round_trip;
 pub mod sample;
@@ -39,6 +43,10 @@ pub enum Bench {
     Topology,
     /// Giving a disk back, against what dd takes for the same device
     Wipe,
+    /// What a provision costs besides the host's own work, against as many syncs of the disk
+    Provision,
+    /// An image verified, and written to a disk, against plain qemu-img and what a core can hash
+    Images,
 }
 
 impl Bench {
@@ -52,6 +60,8 @@ impl Bench {
             Bench::Scale => "scale",
             Bench::Topology => "topology",
             Bench::Wipe => "wipe",
+            Bench::Provision => "provision",
+            Bench::Images => "images",
         }
     }
 
@@ -65,6 +75,8 @@ impl Bench {
             Bench::Scale => scale::run(place, &mut report).await?,
             Bench::Topology => topology::run(place, &mut report).await?,
             Bench::Wipe => wipe::run(place, &mut report).await?,
+            Bench::Provision => provision::run(place, &mut report).await?,
+            Bench::Images => images::run(place, &mut report).await?,
         }
         Ok(report)
     }

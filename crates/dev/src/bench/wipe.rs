@@ -1,18 +1,17 @@
 //! How fast a disk is given back: markers planted, everything overwritten, everything read back, on a loop device over
 //! a file of the scratch disk; beside what `dd` takes to zero and to read the same device in the same run. Needs root.
 
-use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::path::Path;
+use std::time::Instant;
 
 use anyhow::Context;
-use host::pretend::tree::disguise;
-use host::{Host, Markers};
+use host::Markers;
 use model::proof::WipeMethod;
-use model::value::{DiskIdentity, Nonce};
+use model::value::Nonce;
 
 use super::Place;
+use super::disk::{LoopDisk, run_program};
 use super::sample::Sample;
-use crate::children::{Program, spawn};
 use crate::figures::{Goal, Report};
 
 const SIZE_BYTES: u64 = 1 << 30;
@@ -57,29 +56,17 @@ struct Times {
 }
 
 fn measure(dir: &Path) -> anyhow::Result<Times> {
-    let file = dir.join("disk.img");
-    // Every block is there before anything is measured: what is taken is the time of overwriting.
-    let zeros = format!("of={}", file.display());
-    run_program(dir, "dd", &["if=/dev/zero", &zeros, "bs=8M", "count=128", "conv=fsync"])?;
-    let device = attach(dir, &file)?;
-    let times = rounds(dir, &device);
-    run_program(dir, "losetup", &["--detach", &device.display().to_string()])?;
+    let disk = LoopDisk::new(dir, SIZE_BYTES)?;
+    let times = rounds(dir, &disk);
+    disk.detach(dir)?;
     times
 }
 
-fn rounds(dir: &Path, device: &Path) -> anyhow::Result<Times> {
-    let root = dir.join("machine");
-    std::fs::create_dir_all(&root)?;
-    let identity = DiskIdentity {
-        by_id: "nvme-BENCH_1".parse()?,
-        serial: "BENCH1".parse()?,
-        wwn: "eui.bench1".parse()?,
-        size_bytes: SIZE_BYTES,
-    };
-    disguise(&root, device, &identity)?;
-    let disk = Host::real_under(&root).disks.open_guarded(&identity)?;
+fn rounds(dir: &Path, disk: &LoopDisk) -> anyhow::Result<Times> {
+    let device = disk.device.display();
+    let disk = disk.host.disks.open_guarded(&disk.identity)?;
     let markers = Markers::new(Nonce::from_bytes([5; 32]), SIZE_BYTES).context("room for markers")?;
-    let (from, to) = (format!("if={}", device.display()), format!("of={}", device.display()));
+    let (from, to) = (format!("if={device}"), format!("of={device}"));
     let mut times = Times::default();
     for _ in 0..ROUNDS {
         let args = [
@@ -103,37 +90,4 @@ fn rounds(dir: &Path, device: &Path) -> anyhow::Result<Times> {
         times.dd_read.put(run_program(dir, "dd", &args)?);
     }
     Ok(times)
-}
-
-fn attach(dir: &Path, file: &Path) -> anyhow::Result<PathBuf> {
-    let log = dir.join("losetup.log");
-    run_program(dir, "losetup", &["--find", "--show", &file.display().to_string()])?;
-    Ok(std::fs::read_to_string(log)?.trim().into())
-}
-
-/// How long it took; what it said is in a file of its name.
-fn run_program(dir: &Path, name: &str, args: &[&str]) -> anyhow::Result<Duration> {
-    let log = dir.join(format!("{name}.log"));
-    if log.exists() {
-        std::fs::remove_file(&log)?;
-    }
-    let exe = ["/usr/bin", "/usr/sbin"].map(|place| Path::new(place).join(name));
-    let exe = exe
-        .into_iter()
-        .find(|exe| exe.exists())
-        .with_context(|| format!("{name} is not installed"))?;
-    let began = Instant::now();
-    let args = args.iter().map(ToString::to_string).collect();
-    let status = spawn(&Program {
-        exe,
-        args,
-        log: log.clone(),
-    })?
-    .wait()?;
-    anyhow::ensure!(
-        status.success(),
-        "{name}: {}",
-        std::fs::read_to_string(log).unwrap_or_default()
-    );
-    Ok(began.elapsed())
 }

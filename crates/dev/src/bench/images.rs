@@ -1,0 +1,154 @@
+//! How fast an image comes onto a disk, with everything that makes it trustworthy: its digest taken again, converted in
+//! a cage, synced and looked at; beside a plain `qemu-img convert` of the same image to the same device in the same
+//! run. And how fast a stored image is verified, beside what one core can hash from memory. Needs root.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use aws_lc_rs::digest::{SHA256, digest};
+use host::Image;
+use model::digest::{Hasher, Sha256};
+use model::task::vm_provision::ImageFormat;
+
+use super::Place;
+use super::disk::{LoopDisk, run_program};
+use super::sample::Sample;
+use super::stand::Scratch;
+use crate::figures::{Goal, Report};
+
+const DISK_BYTES: u64 = 1 << 30;
+const LARGE_BYTES: u64 = 2 << 30;
+const ROUNDS: usize = 5;
+const CHUNK: usize = 16 << 20;
+
+pub(super) async fn run(place: &Place, report: &mut Report) -> anyhow::Result<()> {
+    anyhow::ensure!(rustix::process::geteuid().is_root(), "it needs root, for a loop device");
+    let scratch = Scratch::make(place, "images")?;
+    let taken = tokio::task::spawn_blocking(move || measure(scratch.path()));
+    let times = taken.await??;
+    let mib_per_s = |bytes: u64, sample: &Sample| (bytes >> 20) as f64 * 1000.0 / sample.p(50.0);
+    let plain = mib_per_s(DISK_BYTES, &times.plain);
+    report.put("plain qemu-img convert, synced", plain, "MiB/s", None, Goal::None);
+    report.put(
+        "digest, cage, convert, sync, compare",
+        mib_per_s(DISK_BYTES, &times.written),
+        "MiB/s",
+        Some(plain),
+        Goal::RatioAtLeast(0.9),
+    );
+    let core = mib_per_s(LARGE_BYTES, &times.from_memory);
+    report.put("SHA-256 of one core, from memory", core, "MiB/s", None, Goal::None);
+    report.put(
+        "2 GiB image verified",
+        mib_per_s(LARGE_BYTES, &times.verified),
+        "MiB/s",
+        Some(core),
+        Goal::RatioAtLeast(0.8),
+    );
+    Ok(())
+}
+
+#[derive(Default)]
+struct Times {
+    plain: Sample,
+    written: Sample,
+    from_memory: Sample,
+    verified: Sample,
+}
+
+fn measure(dir: &Path) -> anyhow::Result<Times> {
+    let disk = LoopDisk::new(dir, DISK_BYTES)?;
+    let times = rounds(dir, &disk);
+    disk.detach(dir)?;
+    times
+}
+
+fn rounds(dir: &Path, disk: &LoopDisk) -> anyhow::Result<Times> {
+    let mut times = Times::default();
+    let image = small_image(dir, disk)?;
+    let file = dir.join("small.qcow2").display().to_string();
+    let device = disk.device.display().to_string();
+    let opened = disk.host.disks.open_guarded(&disk.identity)?;
+    for _ in 0..ROUNDS {
+        let began = Instant::now();
+        run_program(
+            dir,
+            "qemu-img",
+            &["convert", "-n", "-f", "qcow2", "-O", "raw", &file, &device],
+        )?;
+        File::options().write(true).open(&device)?.sync_all()?;
+        times.plain.put(began.elapsed());
+        let began = Instant::now();
+        disk.host.images.write(&image, &*opened)?;
+        times.written.put(began.elapsed());
+    }
+    let (image, chunk) = large_image(dir, disk)?;
+    for _ in 0..ROUNDS {
+        times.from_memory.put(from_memory(&chunk));
+        let began = Instant::now();
+        disk.host.images.verify(&image)?;
+        times.verified.put(began.elapsed());
+    }
+    Ok(times)
+}
+
+/// What `openssl speed` does.
+fn from_memory(chunk: &[u8]) -> Duration {
+    let began = Instant::now();
+    for _ in 0..LARGE_BYTES / CHUNK as u64 {
+        std::hint::black_box(digest(&SHA256, std::hint::black_box(chunk)));
+    }
+    began.elapsed()
+}
+
+/// Half of it is data that nothing makes smaller, as in an image that somebody uses.
+fn small_image(dir: &Path, disk: &LoopDisk) -> anyhow::Result<Image> {
+    let (raw, qcow2) = (dir.join("small.raw"), dir.join("small.qcow2"));
+    let mut file = File::create(&raw)?;
+    let mut hasher = Hasher::default();
+    for n in 0..DISK_BYTES / 2 / CHUNK as u64 {
+        file.write_all(&noise(n))?;
+    }
+    file.set_len(DISK_BYTES)?;
+    let [from, to] = [&raw, &qcow2].map(|path| path.display().to_string());
+    run_program(dir, "qemu-img", &["convert", "-f", "raw", "-O", "qcow2", &from, &to])?;
+    std::fs::remove_file(raw)?;
+    let bytes = std::fs::read(&qcow2)?;
+    hasher.add(&bytes);
+    stored(disk, &qcow2, hasher.done(), ImageFormat::Qcow2)
+}
+
+fn large_image(dir: &Path, disk: &LoopDisk) -> anyhow::Result<(Image, Vec<u8>)> {
+    let (path, chunk) = (dir.join("large.raw"), noise(0));
+    let (mut file, mut hasher) = (File::create(&path)?, Hasher::default());
+    for _ in 0..LARGE_BYTES / CHUNK as u64 {
+        file.write_all(&chunk)?;
+        hasher.add(&chunk);
+    }
+    let image = stored(disk, &path, hasher.done(), ImageFormat::Raw)?;
+    std::fs::remove_file(path)?;
+    Ok((image, chunk))
+}
+
+fn stored(disk: &LoopDisk, path: &Path, sha256: Sha256, format: ImageFormat) -> anyhow::Result<Image> {
+    let file = File::open(path)?;
+    let image = Image {
+        name: "bench.img".parse()?,
+        sha256,
+        size_bytes: file.metadata()?.len(),
+        format,
+        trusted: false,
+        listed: true,
+    };
+    disk.host.images.adopt(&image, file)?;
+    Ok(image)
+}
+
+fn noise(seed: u64) -> Vec<u8> {
+    use rand::{Rng, SeedableRng};
+    let mut bytes = vec![0; CHUNK];
+    rand::rngs::StdRng::seed_from_u64(seed).fill_bytes(&mut bytes);
+    bytes
+}
