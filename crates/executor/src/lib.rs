@@ -107,6 +107,12 @@ impl Options {
 pub fn run(options: Options, stop: Stop) -> anyhow::Result<()> {
     let node = Node::start(options, stop)?;
     let listener = socket::bind(&node.options.socket_path, node.options.agent_group)?;
+    if let Some(why) = node.options.host.operations.hindrance() {
+        tracing::warn!(
+            why,
+            "what a task starts ends with its process group, and not with a cgroup of its own"
+        );
+    }
     run::start_claimed(&node);
     upkeep::spawn(&node)?;
     tracing::info!(

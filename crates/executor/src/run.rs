@@ -169,6 +169,12 @@ impl Worker<'_> {
             journal_used_pct: self.node.journal()?.used_pct(),
             clock_skew_ms: self.open.claimed.clock_skew_ms,
         };
+        // What does not die holds the disk, and whoever opens that is refused; so the walk says what comes of it.
+        let _together = around
+            .host
+            .operations
+            .enter(payload.op_id)
+            .inspect_err(|error| tracing::error!(%task_id, %error, "what an earlier life started is not gone"));
         let _mine = task.allocation().map(|allocation| self.node.busy.take(allocation));
         let walked = tasks::walk(task, &around, &mut journal, &self.open.records, &mut watch);
         let ending = match walked {

@@ -14,6 +14,7 @@ mod leases;
 mod machines;
 mod markers;
 mod network;
+mod operations;
 pub mod pretend;
 mod readiness;
 pub mod real;
@@ -34,6 +35,7 @@ pub use leases::{Leases, Owner};
 pub use machines::{Machine, Machines, Part, Seen};
 pub use markers::{BLOCK_BYTES, Markers};
 pub use network::{Network, Plug, Port};
+pub use operations::{Entered, Operations};
 pub use readiness::{FabricManager, MODULES, NetworkState, REQUIRED_COMMANDS, Readiness, Ready};
 pub use slices::{Baseline, Slice, Slices, Wish};
 pub use users::{Resident, Tenant, Users};
@@ -54,6 +56,7 @@ pub struct Host {
     pub machines: Arc<dyn Machines>,
     pub guests: Arc<dyn Guests>,
     pub ready: Arc<dyn Ready>,
+    pub operations: Arc<dyn Operations>,
     /// The parts that are not real, by name. A run with any of them says so everywhere.
     pub pretended: Vec<&'static str>,
 }
@@ -87,6 +90,7 @@ impl Host {
                 settings.helper,
             )),
             ready: Arc::new(real::Ready::under(root)),
+            operations: Arc::new(real::Operations::of_this_process()),
             pretended: Vec::new(),
         }
     }

@@ -13,6 +13,7 @@ mod images;
 mod leases;
 mod machines;
 mod network;
+mod operations;
 mod profile;
 mod readiness;
 mod slices;
@@ -128,6 +129,7 @@ impl Pretend {
             machines: Arc::new(self.clone()),
             guests: Arc::new(self.clone()),
             ready: Arc::new(self.clone()),
+            operations: Arc::new(self.clone()),
             pretended,
         }
     }

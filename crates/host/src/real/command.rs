@@ -12,6 +12,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 
+use super::operations::Group;
 use crate::error::Doing;
 use crate::{Error, Result};
 
@@ -189,7 +190,7 @@ impl Commands {
         if with.as_nobody && rustix::process::geteuid().is_root() {
             command.gid(NOBODY).uid(NOBODY);
         }
-        let mut running = Running::new(command.spawn().doing(starting)?);
+        let mut running = Running::start(command).doing(starting)?;
         let said = running
             .watch(Instant::now() + limit)
             .doing(|| format!("wait for {}", program.name()))?;
@@ -226,9 +227,11 @@ fn program_at(path: &'static str) -> Command {
     Command::new(path)
 }
 
-/// Killed and reaped when we lose interest, with everything it has started.
+/// Killed and reaped when we lose interest, with everything it has started: its process group, and whatever else is
+/// there of the operation that it was started for, which does one thing at a time.
 struct Running {
     child: Child,
+    group: Option<Group>,
     reaped: bool,
 }
 
@@ -242,14 +245,31 @@ impl Drop for Running {
 }
 
 impl Running {
-    fn new(child: Child) -> Self {
-        Self { child, reaped: false }
+    fn start(mut command: Command) -> std::io::Result<Self> {
+        let running = Self {
+            child: command.spawn()?,
+            group: Group::current(),
+            reaped: false,
+        };
+        running
+            .group
+            .as_ref()
+            .map_or(Ok(()), |group| group.add(running.child.id()))?;
+        Ok(running)
+    }
+
+    fn kill_all(&self) {
+        kill_process_group(Pid::from_child(&self.child), Signal::KILL).ok();
+        if let Some(group) = &self.group {
+            // It says what is left when the operation ends.
+            group.kill().ok();
+        }
     }
 
     /// Kills it and waits a little: a program in a system call that never returns does not die either, and must not
     /// keep us with it. Such a one is left behind, as the kernel leaves it.
     fn abandon(&mut self) -> std::io::Result<()> {
-        kill_process_group(Pid::from_child(&self.child), Signal::KILL).ok();
+        self.kill_all();
         let pidfd = pidfd_open(Pid::from_child(&self.child), PidfdFlags::empty())?;
         let limit = Timespec::try_from(LAST_WAIT).ok();
         if poll(&mut [PollFd::new(&pidfd, PollFlags::IN)], limit.as_ref())? > 0 {
@@ -260,7 +280,7 @@ impl Running {
 
     /// Ends what is left of its process group, before it is reaped: until then the group's number is nobody else's.
     fn end(&mut self) -> std::io::Result<ExitStatus> {
-        kill_process_group(Pid::from_child(&self.child), Signal::KILL).ok();
+        self.kill_all();
         let status = self.child.wait()?;
         self.reaped = true;
         Ok(status)
@@ -345,6 +365,10 @@ impl Pipe {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use model::id::{AllocationId, derive_op};
+
+    use crate::Operations as _;
+    use crate::real::Operations as Real;
 
     #[test]
     fn a_program_that_fails_says_why() {
@@ -364,20 +388,72 @@ mod tests {
         command
             .args(["-c", "sleep 1000 >&- 2>&- & echo $! >&2"])
             .process_group(0);
-        let child = command
-            .stdin(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("starts");
-        let mut running = Running::new(child);
-        let limit = Duration::from_secs(20);
-        let said = running.watch(Instant::now() + limit).expect("watched").expect("ended");
-        let left = said.stderr.parse().ok().and_then(Pid::from_raw).expect("a pid");
-        let pidfd = pidfd_open(left, PidfdFlags::empty()).expect("it runs");
+        command.stdin(Stdio::null()).stderr(Stdio::piped());
+        let mut running = Running::start(command).expect("starts");
+        let left = said_pid(&mut running);
         assert!(running.end().expect("reaped").success(), "its own status");
-        let mut fds = [PollFd::new(&pidfd, PollFlags::IN)];
-        let dead = poll(&mut fds, Timespec::try_from(limit).ok().as_ref()).expect("poll");
-        assert_eq!(dead, 1, "it is dead");
+        assert!(dies(&left));
+    }
+
+    const LIMIT: Duration = Duration::from_secs(20);
+
+    /// The process whose number it says.
+    fn said_pid(running: &mut Running) -> OwnedFd {
+        let said = running.watch(Instant::now() + LIMIT).expect("watched").expect("ended");
+        let left = said.stderr.parse().ok().and_then(Pid::from_raw).expect("a pid");
+        pidfd_open(left, PidfdFlags::empty()).expect("it runs")
+    }
+
+    fn dies(pidfd: &OwnedFd) -> bool {
+        let mut fds = [PollFd::new(pidfd, PollFlags::IN)];
+        poll(&mut fds, Timespec::try_from(LIMIT).ok().as_ref()).expect("poll") == 1
+    }
+
+    /// None where there is no place for one, which is said.
+    fn operations() -> Option<Real> {
+        let operations = Real::of_this_process();
+        if let Some(why) = operations.hindrance() {
+            println!("not run: {why}");
+            return None;
+        }
+        Some(operations)
+    }
+
+    #[test]
+    fn what_leaves_its_process_group_does_not_leave_the_operation() {
+        let Some(operations) = operations() else { return };
+        let op = derive_op(AllocationId::new(), "a test", 1);
+        let entered = operations.enter(op).expect("entered");
+        let mut command = program_at("/bin/sh");
+        // It waits until it is where it belongs, and says the number of one who has left its group.
+        let script = "read go; { setsid sh -c 'echo $$; exec sleep 1000 >&- 2>&-' & } | { read pid; echo $pid >&2; }";
+        command.args(["-c", script]).process_group(0);
+        command.stdin(Stdio::piped()).stderr(Stdio::piped());
+        let mut running = Running::start(command).expect("starts");
+        drop(running.child.stdin.take());
+        let left = said_pid(&mut running);
+        assert!(running.end().expect("reaped").success());
+        assert!(dies(&left));
+        drop(entered);
+        assert!(Group::current().is_none());
+    }
+
+    #[test]
+    fn what_a_killed_executor_left_dies_before_its_task_goes_on() {
+        let Some(operations) = operations() else { return };
+        let op = derive_op(AllocationId::new(), "a test", 1);
+        let entered = operations.enter(op).expect("entered");
+        let mut command = program_at("/bin/sleep");
+        command.arg("1000").process_group(0);
+        let mut running = Running::start(command).expect("starts");
+        let left = pidfd_open(Pid::from_child(&running.child), PidfdFlags::empty()).expect("it runs");
+        // As after a kill -9: nobody ends it.
+        running.reaped = true;
+        std::mem::forget(entered);
+        let again = operations.enter(op).expect("entered again");
+        assert!(dies(&left));
+        running.child.wait().expect("reaped");
+        drop(again);
     }
 
     #[test]

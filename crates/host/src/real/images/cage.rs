@@ -12,6 +12,7 @@ use landlock::{
 };
 use model::signal::Code;
 
+use crate::real::operations::Group;
 use crate::{Error, Result};
 
 /// Programs and what they load.
@@ -29,8 +30,10 @@ impl<'a> Cage<'a> {
 
     /// What `start` starts is in the cage. Without a cage nothing is started.
     pub(super) fn run<T: Send>(&self, start: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+        let group = Group::current();
         thread::scope(|scope| {
             let caged = scope.spawn(|| {
+                Group::take_thread(group);
                 self.enter().map_err(|error| broken(&error.to_string()))?;
                 start()
             });
