@@ -425,8 +425,9 @@ mod tests {
         let op = derive_op(AllocationId::new(), "a test", 1);
         let entered = operations.enter(op).expect("entered");
         let mut command = program_at("/bin/sh");
-        // It waits until it is where it belongs, and says the number of one who has left its group.
-        let script = "read go; { setsid sh -c 'echo $$; exec sleep 1000 >&- 2>&-' & } | { read pid; echo $pid >&2; }";
+        // It waits until it is where it belongs, and then until its child has a session of its own.
+        let script = "read go; setsid sleep 1000 >&- 2>&- & until read -r pid name state parent group session rest \
+            </proc/$!/stat && [ $session = $! ]; do :; done; echo $! >&2";
         command.args(["-c", script]).process_group(0);
         command.stdin(Stdio::piped()).stderr(Stdio::piped());
         let mut running = Running::start(command).expect("starts");
