@@ -1,7 +1,12 @@
 extension btree_gist
 function allocation_moved() a25d55018f0d9034273e196d7730f679
 function allocation_moves() 79fc9d86357ee8fb88206e781dd8bedf
+function allocation_slot_ends() 1aea5d0bfbb7cf8ace25063c40d5291f
 function allocation_slot_is_leased() a28a5ac9ec1357dae9f681455ff2d802
+function machine_dirt_ends_once() 229002f2c592288dff9eb3708fbdc5e6
+function machine_fits(node,text,integer) f9e25c60b3bd33529b5d278af9f11a8f
+function machine_is_clean() a3e6483cad5f93505615d6ef3874eba0
+function machine_is_cleaned_by_proof() d3df8b961f719d284c660f2ab6e8dc5c
 function project_keeps_owner() 975c29ad7aaa4a7ff325997376949653
 function slot_fits(slot,text,bigint,bigint,bigint,boolean) 01f2650167c122d51e2a60f4474d6fd7
 grant delete, insert, select on idempotency to gpuaas_app
@@ -25,6 +30,7 @@ grant insert, select on image_catalogue to gpuaas_app
 grant insert, select on installation to gpuaas_app
 grant insert, select on intent to gpuaas_app
 grant insert, select on lease to gpuaas_app
+grant insert, select on machine_dirt to gpuaas_app
 grant insert, select on project to gpuaas_app
 grant insert, select on sku to gpuaas_app
 grant insert, select on sku_version to gpuaas_app
@@ -53,6 +59,7 @@ grant select on slot_quarantine to gpuaas_app
 grant select on usage_span to gpuaas_app
 grant update (allocations, max_ttl_hours, slots, slots_per_sku, spend_per_day_micro, terminals, version) on quota to gpuaas_app
 grant update (approved_at, approved_by, baseline, blockers, dirty_op, disk_gone_at, fault, fault_detail, fault_since, gpu, lease_id, mac_address, memory_mib, numa_node, nvme_device, private_ip, quarantine_no, seen_at, slot_index, state, state_reason, state_since, vcpu_count, version, warnings) on slot to gpuaas_app
+grant update (cleaned_at, cleaned_by) on machine_dirt to gpuaas_app
 grant update (end_reason, ended_at) on lease to gpuaas_app
 grant update (ended_at, ended_by) on slot_quarantine to gpuaas_app
 grant update (ended_at, ended_by, ended_kind, ended_op) on slot_dirt to gpuaas_app
@@ -344,6 +351,21 @@ table lease index CREATE UNIQUE INDEX lease_node_once ON public.lease USING btre
 table lease index CREATE UNIQUE INDEX lease_pkey ON public.lease USING btree (id)
 table lease index CREATE UNIQUE INDEX lease_slot_once ON public.lease USING btree (slot_id) WHERE ((ended_at IS NULL) AND (slot_id IS NOT NULL))
 table lease owner gpuaas_owner
+table machine_dirt column allocation_id uuid not null
+table machine_dirt column cleaned_at timestamp with time zone
+table machine_dirt column cleaned_by uuid
+table machine_dirt column node_id uuid not null
+table machine_dirt column op_id uuid not null
+table machine_dirt column since timestamp with time zone not null
+table machine_dirt constraint machine_dirt_cleaned_by_fkey FOREIGN KEY (cleaned_by) REFERENCES task(id)
+table machine_dirt constraint machine_dirt_node_id_fkey FOREIGN KEY (node_id) REFERENCES node(id)
+table machine_dirt constraint machine_dirt_pkey PRIMARY KEY (op_id)
+table machine_dirt constraint machine_is_cleaned_by_proof TRIGGER DEFERRABLE INITIALLY DEFERRED
+table machine_dirt index CREATE INDEX machine_dirt_by_allocation ON public.machine_dirt USING btree (allocation_id)
+table machine_dirt index CREATE INDEX machine_dirt_by_task ON public.machine_dirt USING btree (cleaned_by)
+table machine_dirt index CREATE UNIQUE INDEX machine_dirt_open ON public.machine_dirt USING btree (node_id) WHERE (cleaned_at IS NULL)
+table machine_dirt index CREATE UNIQUE INDEX machine_dirt_pkey ON public.machine_dirt USING btree (op_id)
+table machine_dirt owner gpuaas_owner
 table node column boot_id text
 table node column condition jsonb
 table node column condition_at timestamp with time zone
@@ -355,6 +377,7 @@ table node column id uuid not null
 table node column last_probe jsonb
 table node column last_probe_at timestamp with time zone
 table node column last_seen_at timestamp with time zone
+table node column left_over_since timestamp with time zone
 table node column manifest_version bigint
 table node column mode text not null
 table node column name text not null
@@ -829,7 +852,11 @@ table workflow_step constraint workflow_step_pkey PRIMARY KEY (workflow_id, seq)
 table workflow_step constraint workflow_step_workflow_id_fkey FOREIGN KEY (workflow_id) REFERENCES workflow(id)
 table workflow_step index CREATE UNIQUE INDEX workflow_step_pkey ON public.workflow_step USING btree (workflow_id, seq)
 table workflow_step owner gpuaas_owner
+trigger CREATE CONSTRAINT TRIGGER machine_is_cleaned_by_proof AFTER UPDATE ON public.machine_dirt DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION machine_is_cleaned_by_proof()
 trigger CREATE TRIGGER allocation_moved AFTER INSERT OR UPDATE ON public.allocation FOR EACH ROW EXECUTE FUNCTION allocation_moved()
 trigger CREATE TRIGGER allocation_moves BEFORE INSERT OR UPDATE ON public.allocation FOR EACH ROW EXECUTE FUNCTION allocation_moves()
+trigger CREATE TRIGGER allocation_slot_ends AFTER UPDATE ON public.lease FOR EACH ROW WHEN (((new.ended_at IS NOT NULL) AND (old.ended_at IS NULL) AND (new.slot_id IS NOT NULL))) EXECUTE FUNCTION allocation_slot_ends()
 trigger CREATE TRIGGER allocation_slot_is_leased BEFORE INSERT ON public.allocation_slot FOR EACH ROW EXECUTE FUNCTION allocation_slot_is_leased()
+trigger CREATE TRIGGER machine_dirt_ends_once BEFORE UPDATE ON public.machine_dirt FOR EACH ROW EXECUTE FUNCTION machine_dirt_ends_once()
+trigger CREATE TRIGGER machine_is_clean BEFORE INSERT ON public.lease FOR EACH ROW WHEN ((new.slot_id IS NULL)) EXECUTE FUNCTION machine_is_clean()
 trigger CREATE TRIGGER project_keeps_owner AFTER DELETE OR UPDATE ON public.project_member FOR EACH ROW EXECUTE FUNCTION project_keeps_owner()

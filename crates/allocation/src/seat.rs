@@ -67,6 +67,15 @@ impl Seat {
         Err(ApiError::new(Code::Forbidden).message(format!("this needs the role {wanted} in the project")))
     }
 
+    /// Like `may_change`; operators help, too.
+    pub fn may_repair(&self, creator: UserId) -> Answer<()> {
+        if self.operator {
+            Ok(())
+        } else {
+            self.may_change(creator)
+        }
+    }
+
     /// Their own, as a member; anybody's, as an administrator of the project.
     pub fn may_change(&self, creator: UserId) -> Answer<()> {
         if self.at_least(ProjectRole::Admin) || (self.at_least(ProjectRole::Member) && creator == self.user) {

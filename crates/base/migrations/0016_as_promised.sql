@@ -14,3 +14,16 @@ returns boolean language sql stable as $$
        and s.vcpu_count >= vcpu and s.memory_mib >= memory_mib
        and s.nvme_size_bytes >= nvme_gib * 1073741824 and (not fabric or s.fabric_device is not null)
 $$;
+
+-- A slot is an allocation's for as long as its lease: it may be free, and another's, a moment before the end of the
+-- allocation is written.
+create or replace function allocation_slot_ends() returns trigger language plpgsql security definer set search_path = public, pg_temp as $$
+begin
+    update allocation_slot set ended_at = new.ended_at
+    where allocation_id = new.allocation_id and slot_id = new.slot_id and ended_at is null;
+    return null;
+end
+$$;
+create or replace trigger allocation_slot_ends after update on lease
+    for each row when (new.ended_at is not null and old.ended_at is null and new.slot_id is not null)
+    execute function allocation_slot_ends();

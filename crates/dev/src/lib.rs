@@ -31,6 +31,7 @@ pub mod torture;
 pub mod town;
 pub mod verbs;
 pub mod vitals;
+pub mod worker;
 
 /// The runtime of every process that this binary can be.
 pub fn runtime() -> std::io::Result<tokio::runtime::Runtime> {

@@ -11,7 +11,7 @@ use clap::Subcommand;
 use host::pretend::Profile;
 
 use crate::half::Odd;
-use crate::{crowd, daemon, half, replica};
+use crate::{crowd, daemon, half, replica, worker};
 
 #[derive(Subcommand)]
 pub enum Part {
@@ -57,6 +57,11 @@ pub enum Part {
         dir: PathBuf,
     },
     #[command(hide = true)]
+    Worker {
+        #[arg(long)]
+        dir: PathBuf,
+    },
+    #[command(hide = true)]
     Agent {
         #[arg(long)]
         dir: PathBuf,
@@ -75,6 +80,7 @@ impl Part {
             } => half::child(crowd::bare::run(&keys_dir, listen, Duration::from_secs(hold_s)), log),
             Part::Executor { dir, profile, odd } => half::executor(dir, profile, odd, log),
             Part::Replica { dir } => replica::run(&dir),
+            Part::Worker { dir } => worker::run(&dir),
             Part::Agent { dir } => half::agent(dir, log),
         }
     }

@@ -40,6 +40,7 @@ pub struct Platform {
     ground: Ground,
     replicas: Vec<Replica>,
     stop: Stop,
+    worker: Stop,
     roles: JoinSet<anyhow::Result<()>>,
     tracker: TaskTracker,
 }
@@ -76,6 +77,7 @@ impl Platform {
             node_front,
             ground: ground.clone(),
             replicas: Vec::new(),
+            worker: stop.child(),
             stop,
             roles: JoinSet::new(),
             tracker,
@@ -85,8 +87,11 @@ impl Platform {
             this.apps.push(app);
             this.replicas.push(replica);
         }
-        for role in [Role::OutboxRelay, Role::ProvisioningWorker] {
-            this.roles.spawn(role.run(this.apps[0].clone(), this.stop.clone()));
+        for (role, stop) in [
+            (Role::OutboxRelay, &this.stop),
+            (Role::ProvisioningWorker, &this.worker),
+        ] {
+            this.roles.spawn(role.run(this.apps[0].clone(), stop.clone()));
         }
         Ok(this)
     }
@@ -110,6 +115,11 @@ impl Platform {
         self.roles.spawn(replica.tracker.track_future(served));
         replica.tracker.close();
         Ok((app, replica))
+    }
+
+    /// For tests that bring a worker of their own.
+    pub fn retire_worker(&self) {
+        self.worker.trigger();
     }
 
     /// Stops one replica as a deployment would: what is under way is answered, then it is gone.

@@ -4,14 +4,14 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use base::Clock;
-use base::auth::bootstrap_admin;
+use base::auth::{Scope, bootstrap_admin, token_create, user_create};
 use base::config::Config;
 use base::testing::{TestDb, eventually};
+use base::{Actor, Clock};
 use fleet::Fleet;
 use host::pretend::Profile;
 use model::api::{Enrolment, NodeCreate, NodeView, TaskView};
-use model::id::{NodeId, TaskId};
+use model::id::{NodeId, TaskId, UserId};
 use model::state::{NodeMode, NodeState, TaskState};
 use wire::stop::Stop;
 
@@ -87,6 +87,17 @@ impl Town {
     pub fn api(&self) -> Api {
         let turn = self.calls.fetch_add(1, Ordering::SeqCst) % self.platform.public_urls.len();
         self.api.at(&self.platform.public_urls[turn]).expect("a URL of ours")
+    }
+
+    /// Somebody with this role on the platform (or none, for `Project`), and a token of that scope.
+    pub async fn person(&self, name: &str, scope: Scope) -> (UserId, Api) {
+        let db = &self.platform.apps[0].db;
+        let actor = Actor::system("town");
+        let roles: &[Scope] = if scope == Scope::Project { &[] } else { &[scope] };
+        let user = user_create(db, &actor, name, roles).await.expect("a user");
+        let token = token_create(db, &actor, user, "town", &[scope], 86_400).await;
+        let secret = token.expect("a token").secret.reveal();
+        (user, Api::new(self.api().url(), &secret).expect("a URL of ours"))
     }
 
     pub fn dir(&self) -> &Path {

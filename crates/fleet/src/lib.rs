@@ -16,6 +16,7 @@ pub mod held;
 pub mod identity;
 pub mod image;
 pub mod intent;
+pub mod machine;
 pub mod metrics;
 pub mod node;
 pub mod presence;

@@ -67,7 +67,7 @@ pub enum Wish {
 }
 
 impl Wish {
-    fn node(&self) -> NodeId {
+    pub fn node(&self) -> NodeId {
         match self {
             Wish::Machine { node_id, .. }
             | Wish::Slice { node_id, .. }

@@ -6,6 +6,7 @@ use base::http::{Answer, ApiError};
 use base::idempotency::Key;
 use base::{Change, Target};
 use fleet::intent::{Authorised, sign};
+use fleet::machine as whole;
 use fleet::slot::lease;
 use fleet::{Fleet, slot::SlotRow};
 use model::api::{AllocationCreate, SkuKind};
@@ -15,7 +16,7 @@ use model::intent::Wish;
 use model::signal::Code;
 use model::state::{AllocationState, ProjectRole};
 use model::task::vm_provision;
-use model::value::SshKey;
+use model::value::{Name, SshKey, Uid};
 use serde_json::json;
 use time::OffsetDateTime;
 
@@ -30,6 +31,8 @@ use crate::workflow::{Flow, journal};
 
 /// The bridge that slices stand on; each node's own policy has the last word on it.
 const BRIDGE: &str = "br-slices";
+/// Whom a tenant is on a whole machine.
+const MACHINE_USER: &str = "tenant";
 const TTL_LEAST_S: u64 = 60;
 const TTL_MOST_S: u64 = 10 * 366 * 86_400;
 
@@ -70,12 +73,7 @@ pub async fn create(fleet: &Fleet, principal: &Principal, wish: &AllocationCreat
     };
     match sku.kind()? {
         SkuKind::Slice => slice(fleet, &mut change, &draft).await?,
-        SkuKind::Machine => {
-            return Err(ApiError::field(
-                "sku",
-                "whole machines cannot be rented through the API yet",
-            ));
-        }
+        SkuKind::Machine => machine(fleet, &mut change, &draft).await?,
     }
     key.keep(&mut change, 202, &json!({ "id": id })).await?;
     change.commit().await?;
@@ -157,8 +155,7 @@ async fn slice(fleet: &Fleet, change: &mut Change, draft: &Draft<'_>) -> Answer<
             params: Box::new(params),
         },
     };
-    let (_, intent) = sign(fleet, change, &authorised).await?;
-    insert(change, draft, node.uuid(), intent.as_bytes(), &user).await?;
+    make(fleet, change, draft, &authorised, &user).await?;
     let ids: Vec<uuid::Uuid> = slots.iter().map(|slot| slot.id).collect();
     sqlx::query("insert into allocation_slot (allocation_id, slot_id, since) select $1, unnest($2::uuid[]), $3")
         .bind(draft.id.uuid())
@@ -166,11 +163,57 @@ async fn slice(fleet: &Fleet, change: &mut Change, draft: &Draft<'_>) -> Answer<
         .bind(OffsetDateTime::from(change.at()))
         .execute(change.conn())
         .await?;
+    Ok(())
+}
+
+async fn machine(fleet: &Fleet, change: &mut Change, draft: &Draft<'_>) -> Answer<()> {
+    if draft.wish.image.is_some() {
+        return Err(ApiError::field(
+            "image",
+            "a machine runs what its operator has installed",
+        ));
+    }
+    let node = whole::reserve(change, draft.id, &draft.sku.machine())
+        .await
+        .map_err(no_room)?;
+    let username: Name = MACHINE_USER.parse().map_err(ApiError::internal)?;
+    let authorised = Authorised {
+        allocation: draft.id,
+        project: draft.project,
+        generation: 1,
+        wish: Wish::Machine {
+            node_id: node.id(),
+            username,
+            uid: uid_of(draft.id)?,
+            ssh_public_keys: draft.keys.clone(),
+            gpu_access: true,
+        },
+    };
+    make(fleet, change, draft, &authorised, MACHINE_USER).await
+}
+
+/// Another one for each tenant: what one has left is never another's by its number.
+fn uid_of(id: AllocationId) -> Answer<Uid> {
+    let all = u128::from(Uid::MAX - Uid::MIN + 1);
+    let offset = u32::try_from(id.uuid().as_u128() % all).map_err(ApiError::internal)?;
+    Uid::try_from(Uid::MIN + offset).map_err(ApiError::internal)
+}
+
+/// Signed, stored, told, and in the hands of a workflow.
+async fn make(
+    fleet: &Fleet,
+    change: &mut Change,
+    draft: &Draft<'_>,
+    authorised: &Authorised,
+    user: &str,
+) -> Answer<()> {
+    let (_, intent) = sign(fleet, change, authorised).await?;
+    insert(change, draft, authorised.wish.node().uuid(), intent.as_bytes(), user).await?;
     journal::start(change, Flow::Provision, draft.id).await?;
     change.event(
         moves::kind(AllocationState::Requested),
         Target::from(draft.id),
-        json!({ "project_id": draft.project, "sku": draft.sku.name, "slots": slots.len() }),
+        json!({ "project_id": draft.project, "sku": draft.sku.name, "slots": draft.sku.slots }),
     );
     Ok(())
 }

@@ -2,8 +2,10 @@
 //! lock. Everybody locks in the same order: quota, allocation, node, slots and tasks, workflow.
 
 pub mod create;
+mod later;
 pub mod moves;
 mod power;
+mod repair;
 pub mod routes;
 pub mod store;
 pub mod usage;

@@ -5,19 +5,18 @@ use base::auth::Principal;
 use base::http::{Answer, ApiError};
 use base::wake::Topic;
 use fleet::Fleet;
-use fleet::intent::{Authorised, sign};
-use fleet::task::{Ask, Cover, enqueue, store as tasks};
 use model::api::SkuKind;
-use model::id::{AllocationId, TaskId, derive_op};
+use model::id::{AllocationId, TaskId};
 use model::intent::Wish;
 use model::signal::Code;
 use model::state::AllocationState;
+use model::task::Task;
 use model::task::vm_power::{self, Action};
-use model::task::{Task, TaskType};
 use model::value::Name;
 use serde_json::json;
 
-use super::store::{self, AllocationRow};
+use super::later;
+use super::store;
 use super::verbs::seen;
 
 /// Asks for it. Whoever wants the same while it is under way hears of that one; whoever wants the opposite comes later.
@@ -39,7 +38,7 @@ pub(super) async fn switch(fleet: &Fleet, principal: &Principal, id: AllocationI
         Action::Reboot | Action::Start => "running",
         Action::Stop => "off",
     };
-    if let Some(open) = under_way(fleet, &row).await? {
+    if let Some(open) = later::under_way(fleet, &row).await? {
         if row.power_wanted.as_deref() == Some(power) {
             return Ok(open);
         }
@@ -52,33 +51,16 @@ pub(super) async fn switch(fleet: &Fleet, principal: &Principal, id: AllocationI
         action,
         graceful_timeout_seconds: 120,
     };
-    let generation = row.generation.unsigned_abs() + 1;
-    let authorised = Authorised {
-        allocation: id,
-        project: row.project(),
-        generation,
-        wish: Wish::Power {
-            node_id: row.node(),
-            params: params.clone(),
-        },
+    let wish = Wish::Power {
+        node_id: row.node(),
+        params: params.clone(),
     };
-    let (_, sha256) = sign(fleet, &mut change, &authorised).await?;
-    let op = derive_op(id, TaskType::VmPower.as_str(), generation);
-    let ask = Ask {
-        node: row.node(),
-        task: Task::VmPower(params),
-        cover: Cover::Intent { sha256, op },
-    };
-    let task = enqueue(fleet, &mut change, &ask).await?;
-    sqlx::query(
-        "update allocation set generation = $2, power_task = $3, power_wanted = $4, version = version + 1 where id = $1",
-    )
-    .bind(row.id)
-    .bind(i32::try_from(generation).map_err(ApiError::internal)?)
-    .bind(task.uuid())
-    .bind(power)
-    .execute(change.conn())
-    .await?;
+    let task = later::ask(fleet, &mut change, &row, wish, Task::VmPower(params)).await?;
+    sqlx::query("update allocation set power_wanted = $2, version = version + 1 where id = $1")
+        .bind(row.id)
+        .bind(power)
+        .execute(change.conn())
+        .await?;
     change.event(
         "provisioning.power",
         id,
@@ -87,18 +69,6 @@ pub(super) async fn switch(fleet: &Fleet, principal: &Principal, id: AllocationI
     change.wake(Topic::Progress);
     change.commit().await?;
     Ok(task)
-}
-
-/// The power task that has not ended yet.
-async fn under_way(fleet: &Fleet, row: &AllocationRow) -> Answer<Option<TaskId>> {
-    let Some(id) = row.power_task.map(TaskId::from) else {
-        return Ok(None);
-    };
-    let task = tasks::get(fleet.app.db.bookkeeping(), id).await?;
-    match task {
-        Some(task) if !task.state()?.is_end() => Ok(Some(id)),
-        _ => Ok(None),
-    }
 }
 
 pub(crate) fn vm_name(id: AllocationId) -> Answer<Name> {

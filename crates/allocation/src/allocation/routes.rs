@@ -24,7 +24,7 @@ use serde::Deserialize;
 
 use super::create::{Created, create};
 use super::store::{self, AllocationRow, Filter};
-use super::{power, verbs, view};
+use super::{power, repair, verbs, view};
 use crate::seat::{OPERATOR, SEES, Seat, TENANT, looks};
 
 const ENDS: Access = Access::Scopes(&[Scope::Project, Scope::Operator]);
@@ -77,6 +77,9 @@ pub fn routes() -> Routes<Fleet> {
         verb(Route::post("/v1/allocations/{id}/reboot", TENANT, reboot)).summary("Switch its VM off and on"),
         verb(Route::post("/v1/allocations/{id}/stop", TENANT, stop)).summary("Switch its VM off; it stays charged"),
         verb(Route::post("/v1/allocations/{id}/start", TENANT, start)).summary("Switch its VM on"),
+        verb(Route::post("/v1/allocations/{id}/repair", ENDS, mend))
+            .summary("Make the account on a machine once more: lost user, lost keys")
+            .fails(&[Code::StateConflict]),
         verb(Route::post("/v1/allocations/{id}/extend", TENANT, extend))
             .summary("A new end, counted from now")
             .takes::<AllocationExtend>()
@@ -255,6 +258,11 @@ async fn retry(State(fleet): State<Fleet>, principal: Principal, Params(PathId {
 
 async fn reboot(State(fleet): State<Fleet>, principal: Principal, Params(PathId { id }): Params<PathId>) -> Accepted {
     power::switch(&fleet, &principal, id, Action::Reboot).await?;
+    accepted(&fleet, id).await
+}
+
+async fn mend(State(fleet): State<Fleet>, principal: Principal, Params(PathId { id }): Params<PathId>) -> Accepted {
+    repair::repair(&fleet, &principal, id).await?;
     accepted(&fleet, id).await
 }
 

@@ -2,8 +2,10 @@
 
 use base::Change;
 use base::http::{Answer, ApiError, Page};
+use model::api::SkuKind;
 use model::digest::Sha256;
 use model::id::{AllocationId, NodeId, OpId, ProjectId, UserId, derive_op};
+use model::intent::Wish;
 use model::signal::Code;
 use model::state::AllocationState;
 use model::task::TaskType;
@@ -83,6 +85,10 @@ impl AllocationRow {
         self.state.parse().map_err(ApiError::internal)
     }
 
+    pub fn kind(&self) -> Answer<SkuKind> {
+        self.kind.parse().map_err(ApiError::internal)
+    }
+
     pub fn intent(&self) -> Answer<Sha256> {
         let bytes: [u8; 32] = self.intent_sha256.as_slice().try_into().map_err(ApiError::internal)?;
         Ok(Sha256::from_bytes(bytes))
@@ -96,6 +102,17 @@ impl AllocationRow {
     /// The operation of a flow, which is also the workflow's id.
     pub fn workflow(&self, flow: &str) -> OpId {
         derive_op(self.id(), flow, 1)
+    }
+}
+
+/// Tasks that make an allocation.
+pub const MAKES: [TaskType; 2] = [TaskType::VmProvision, TaskType::ProvisionUser];
+
+/// What makes an allocation of this kind, and what takes it away.
+pub const fn work_of(kind: SkuKind) -> [TaskType; 2] {
+    match kind {
+        SkuKind::Slice => [TaskType::VmProvision, TaskType::VmRelease],
+        SkuKind::Machine => [TaskType::ProvisionUser, TaskType::DeprovisionUser],
     }
 }
 
@@ -225,4 +242,13 @@ pub async fn switched(conn: impl PgExecutor<'_>) -> sqlx::Result<()> {
     .execute(conn)
     .await?;
     Ok(())
+}
+
+/// What was asked for, as it was signed.
+pub async fn wish(change: &mut Change, row: &AllocationRow) -> Answer<Wish> {
+    let bytes: Option<Vec<u8>> = sqlx::query_scalar("select wish from intent where sha256 = $1")
+        .bind(&row.intent_sha256)
+        .fetch_optional(change.conn())
+        .await?;
+    serde_json::from_slice(&bytes.ok_or(Code::IntentMissing)?).map_err(|_| Code::IntentInvalid.into())
 }

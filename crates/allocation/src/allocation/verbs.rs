@@ -5,6 +5,7 @@ use base::Change;
 use base::auth::Principal;
 use base::http::{Answer, ApiError};
 use base::wake::Topic;
+use fleet::machine;
 use fleet::slot::lease;
 use fleet::task::store as tasks;
 use fleet::{Fleet, intent};
@@ -12,7 +13,6 @@ use model::api::{AllocationCreate, AllocationExtend};
 use model::id::AllocationId;
 use model::signal::Code;
 use model::state::{AllocationState, ProjectRole, TaskState};
-use model::task::TaskType;
 use serde_json::json;
 use time::OffsetDateTime;
 
@@ -125,10 +125,7 @@ pub async fn force_release(fleet: &Fleet, principal: &Principal, id: AllocationI
         None => row,
     };
     intent::withdraw(&mut change, row.intent()?).await?;
-    let ops = [
-        row.op(TaskType::VmProvision).uuid(),
-        row.op(TaskType::ProvisionUser).uuid(),
-    ];
+    let ops = store::MAKES.map(|makes| row.op(makes).uuid());
     for task in tasks::of_ops(change.conn(), &ops).await? {
         let task = tasks::lock(&mut change, task.id()).await?.ok_or(Code::NotFound)?;
         if task.state()? == TaskState::Queued {
@@ -136,6 +133,7 @@ pub async fn force_release(fleet: &Fleet, principal: &Principal, id: AllocationI
         }
     }
     lease::abandon(&mut change, id, reason).await?;
+    machine::abandon(&mut change, id, reason).await?;
     moves::enter(&mut change, &row, end, &Because::of(reason)).await?;
     journal::abandon(&mut change, id).await?;
     Ok(change.commit().await?)

@@ -12,22 +12,19 @@ use model::time::Timestamp;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::store::{AllocationRow, TransitionRow, op};
+use super::store::{self, AllocationRow, TransitionRow, op};
 use crate::workflow::Flow;
 
 /// How long before its end it is said.
 const EXPIRING_MS: i64 = 3_600_000;
 
 /// The tasks that make it and take it away, oldest first.
-pub(super) async fn work_of(fleet: &Fleet, row: &AllocationRow) -> sqlx::Result<Vec<TaskRow>> {
-    let types = [
-        TaskType::VmProvision,
-        TaskType::VmRelease,
-        TaskType::ProvisionUser,
-        TaskType::DeprovisionUser,
-    ];
-    let ops: Vec<Uuid> = types.iter().map(|task| op(row.id(), *task).uuid()).collect();
-    tasks::of_ops(fleet.app.db.bookkeeping(), &ops).await
+pub(super) async fn work_of(fleet: &Fleet, row: &AllocationRow) -> Answer<Vec<TaskRow>> {
+    let ops: Vec<Uuid> = store::work_of(row.kind()?)
+        .iter()
+        .map(|task| op(row.id(), *task).uuid())
+        .collect();
+    Ok(tasks::of_ops(fleet.app.db.bookkeeping(), &ops).await?)
 }
 
 /// With its phases, for whoever looks at one.
@@ -49,11 +46,12 @@ fn phases_of(task: Option<&TaskRow>) -> Answer<Vec<PhaseView>> {
 
 pub(super) async fn phases(fleet: &Fleet, row: &AllocationRow) -> Answer<AllocationPhases> {
     let tasks = work_of(fleet, row).await?;
+    let [makes, takes_away] = store::work_of(row.kind()?);
     let last = |wanted: TaskType| tasks.iter().rev().find(|task| task.task_type == wanted.as_str());
     Ok(AllocationPhases {
         allocation_id: row.id(),
-        provision: phases_of(last(TaskType::VmProvision))?,
-        release: phases_of(last(TaskType::VmRelease))?,
+        provision: phases_of(last(makes))?,
+        release: phases_of(last(takes_away))?,
     })
 }
 
@@ -68,7 +66,7 @@ pub(super) fn brief(now: Timestamp, row: AllocationRow) -> Answer<AllocationView
         conditions: conditions(&row, now),
         id: row.id(),
         project_id: row.project(),
-        kind: row.kind.parse().map_err(ApiError::internal)?,
+        kind: row.kind()?,
         sku_id: row.sku_id.into(),
         sku_version: row.sku_version.into(),
         rate_micro_per_hour: row.rate_micro_per_hour.unsigned_abs(),

@@ -2,6 +2,7 @@
 
 use base::Change;
 use base::http::{Answer, ApiError, Page};
+use fleet::machine;
 use fleet::slot::lease::Wanted;
 use model::api::{SkuCreate, SkuKind};
 use model::id::SkuId;
@@ -52,6 +53,13 @@ impl SkuRow {
         }
     }
 
+    pub fn machine(&self) -> machine::Wanted<'_> {
+        machine::Wanted {
+            gpu_model: &self.gpu_model,
+            gpu_count: self.gpu_count,
+        }
+    }
+
     pub fn images(&self) -> Answer<Vec<FileName>> {
         serde_json::from_value(self.images.clone()).map_err(ApiError::internal)
     }
@@ -69,8 +77,7 @@ macro_rules! select_sku {
                                              ceil(s.memory_mib::numeric / s.slots)::bigint,
                                              ceil(s.nvme_gib::numeric / s.slots)::bigint, s.fabric)
                              group by f.node_id) as nodes)
-                    else (select count(*) from node n where n.state = 'ready' and n.mode = 'machine'
-                            and not exists (select from lease l where l.node_id = n.id and l.ended_at is null)) end as free
+                    else (select count(*) from node n where machine_fits(n, s.gpu_model, s.gpu_count)) end as free
              from sku s join sku_version v on v.sku_id = s.id and v.version = s.version ",
             $rest
         )

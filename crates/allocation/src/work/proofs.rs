@@ -42,6 +42,10 @@ async fn pass(fleet: &Fleet) -> sqlx::Result<()> {
             let until = Timestamp::from(list.at.min(list.received_at));
             let here = unproven.iter().filter(|(node, _)| *node == list.node_id);
             for allocation in here.map(|(_, id)| AllocationId::from(*id)) {
+                if holds.users.iter().any(|user| user.allocation_id == allocation) {
+                    usage::proven(pool, allocation, until).await?;
+                    continue;
+                }
                 let held = holds.slices.iter().find(|slice| slice.allocation_id == allocation);
                 let power = match held.map(|slice| slice.power) {
                     Some(HeldPower::Running) => "running",

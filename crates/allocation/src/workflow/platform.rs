@@ -3,14 +3,16 @@
 
 use base::http::{Answer, ApiError};
 use base::{Actor, ActorKind, Change};
+use fleet::machine;
 use fleet::slot::lease;
 use fleet::task::{Ask, Cover, TaskRow, enqueue, store as tasks};
 use fleet::{Fleet, intent};
+use model::api::SkuKind;
 use model::id::AllocationId;
 use model::intent::Wish;
 use model::signal::Code;
 use model::state::{AllocationState, SlotState};
-use model::task::{Task, TaskType, vm_provision, vm_release};
+use model::task::{Task, TaskType, deprovision_user, provision_user, vm_provision, vm_release};
 use model::time::Timestamp;
 use model::value::Nonce;
 use uuid::Uuid;
@@ -57,32 +59,41 @@ impl Platform {
     async fn seen(&self) -> Answer<Seen> {
         let row = self.row().await?;
         let db = self.fleet.app.db.bookkeeping();
-        let ops = [
-            op(self.id, TaskType::VmProvision).uuid(),
-            op(self.id, TaskType::VmRelease).uuid(),
-        ];
-        let tasks = tasks::of_ops(db, &ops).await?;
+        let kind = row.kind()?;
+        let [makes, takes_away] = store::work_of(kind);
+        let tasks = tasks::of_ops(db, &[op(self.id, makes).uuid(), op(self.id, takes_away).uuid()]).await?;
         let last = |wanted: TaskType| {
             let task = tasks.iter().rev().find(|task| task.task_type == wanted.as_str());
             task.map(task_seen).transpose()
         };
-        let held: Vec<String> = sqlx::query_scalar(
-            "select s.state from lease l join slot s on s.id = l.slot_id where l.allocation_id = $1 and l.ended_at is null",
-        )
-        .bind(self.id.uuid())
-        .fetch_all(db)
-        .await?;
-        let holds = match held.as_slice() {
-            [] => Holds::Nothing,
-            all if all.iter().all(|state| state == SlotState::Reserved.as_str()) => Holds::Promised,
-            _ => Holds::Given,
+        let holds = match kind {
+            SkuKind::Slice => self.slots_held().await?,
+            SkuKind::Machine => match machine::holds(db, self.id).await? {
+                machine::Holds::Nothing => Holds::Nothing,
+                machine::Holds::Promised => Holds::Promised,
+                machine::Holds::Given => Holds::Given,
+            },
         };
         Ok(Seen {
             state: row.state()?,
             cancelled: row.cancel_asked_at.is_some(),
-            provision: last(TaskType::VmProvision)?,
-            release: last(TaskType::VmRelease)?,
+            provision: last(makes)?,
+            release: last(takes_away)?,
             holds,
+        })
+    }
+
+    async fn slots_held(&self) -> sqlx::Result<Holds> {
+        let held: Vec<String> = sqlx::query_scalar(
+            "select s.state from lease l join slot s on s.id = l.slot_id where l.allocation_id = $1 and l.ended_at is null",
+        )
+        .bind(self.id.uuid())
+        .fetch_all(self.fleet.app.db.bookkeeping())
+        .await?;
+        Ok(match held.as_slice() {
+            [] => Holds::Nothing,
+            all if all.iter().all(|state| state == SlotState::Reserved.as_str()) => Holds::Promised,
+            _ => Holds::Given,
         })
     }
 
@@ -128,34 +139,16 @@ impl Platform {
         Ok(())
     }
 
-    async fn wished(&self, change: &mut Change, row: &AllocationRow) -> Answer<vm_provision::Params> {
-        let bytes: Option<Vec<u8>> = sqlx::query_scalar("select wish from intent where sha256 = $1")
-            .bind(&row.intent_sha256)
-            .fetch_optional(change.conn())
-            .await?;
-        let bytes = bytes.ok_or(Code::IntentMissing)?;
-        match serde_json::from_slice(&bytes).map_err(|_| Code::IntentInvalid)? {
-            Wish::Slice { params, .. } => Ok(*params),
-            Wish::Machine { .. } | Wish::Wipe { .. } | Wish::Power { .. } => Err(Code::IntentInvalid.into()),
-        }
-    }
-
     async fn asked(&self, work: Work) -> Answer<()> {
         let mut change = self.change("allocation.ask").await?;
         let row = store::lock(&mut change, self.id).await?;
-        let wish = self.wished(&mut change, &row).await?;
-        let task = match work {
-            Work::Provision if row.state()? != AllocationState::Provisioning => return Ok(()),
-            Work::Provision => Task::VmProvision(wish),
-            Work::Release => Task::VmRelease(vm_release::Params {
-                allocation_id: self.id,
-                vm_name: wish.vm_name,
-                slots: wish.slots,
-                graceful_timeout_seconds: wish.graceful_timeout_seconds,
-                wipe: true,
-                release_nonce: Nonce::fresh(),
-            }),
-        };
+        if work == Work::Provision && row.state()? != AllocationState::Provisioning {
+            return Ok(());
+        }
+        let task = task_of(self.id, work, store::wish(&mut change, &row).await?)?;
+        if task.task_type() == TaskType::ProvisionUser {
+            machine::begin(&mut change, self.id, row.node(), row.op(TaskType::ProvisionUser)).await?;
+        }
         let cover = Cover::Intent {
             sha256: row.intent()?,
             op: row.op(task.task_type()),
@@ -200,7 +193,7 @@ impl Platform {
     async fn stopped(&self) -> Answer<()> {
         let mut change = self.change("task.cancel").await?;
         store::lock(&mut change, self.id).await?;
-        let ops: [Uuid; 1] = [op(self.id, TaskType::VmProvision).uuid()];
+        let ops: Vec<Uuid> = store::MAKES.iter().map(|makes| op(self.id, *makes).uuid()).collect();
         let tasks = tasks::of_ops(change.conn(), &ops).await?;
         for task in tasks.iter().filter(|task| task.ended_at.is_none()) {
             let task = tasks::lock(&mut change, task.id()).await?.ok_or(Code::NotFound)?;
@@ -215,8 +208,48 @@ impl Platform {
         let mut change = self.change("allocation.give_back").await?;
         store::lock(&mut change, self.id).await?;
         lease::unreserve(&mut change, self.id).await?;
+        machine::unreserve(&mut change, self.id).await?;
         Ok(change.commit().await?)
     }
+}
+
+fn task_of(id: AllocationId, work: Work, wish: Wish) -> Answer<Task> {
+    Ok(match (work, wish) {
+        (Work::Provision, Wish::Slice { params, .. }) => Task::VmProvision(*params),
+        (Work::Release, Wish::Slice { params, .. }) => Task::VmRelease(vm_release::Params {
+            allocation_id: id,
+            vm_name: params.vm_name,
+            slots: params.slots,
+            graceful_timeout_seconds: params.graceful_timeout_seconds,
+            wipe: true,
+            release_nonce: Nonce::fresh(),
+        }),
+        (
+            Work::Provision,
+            Wish::Machine {
+                username,
+                uid,
+                ssh_public_keys,
+                gpu_access,
+                ..
+            },
+        ) => Task::ProvisionUser(provision_user::Params {
+            allocation_id: id,
+            username,
+            uid,
+            ssh_public_keys,
+            gpu_access,
+        }),
+        (Work::Release, Wish::Machine { username, uid, .. }) => Task::DeprovisionUser(deprovision_user::Params {
+            allocation_id: id,
+            username,
+            uid,
+            remove_home: true,
+        }),
+        (Work::Provision | Work::Release, Wish::Wipe { .. } | Wish::Power { .. }) => {
+            return Err(Code::IntentInvalid.into());
+        }
+    })
 }
 
 fn task_seen(task: &TaskRow) -> Answer<TaskSeen> {

@@ -35,7 +35,7 @@ impl Job {
 
 pub(super) struct Facts {
     number: u32,
-    state: AllocationState,
+    pub(super) state: AllocationState,
     provision: Option<Job>,
     release: Option<Job>,
     holds: Holds,
@@ -43,6 +43,9 @@ pub(super) struct Facts {
     pub(super) calls: usize,
     pub(super) fuse: Option<(usize, Blow)>,
     pub(super) blown: bool,
+    /// Before which call somebody takes it back, and whether somebody has.
+    pub(super) taken_back_before: Option<usize>,
+    pub(super) cancelled: bool,
 }
 
 /// What counts: is something of a tenant on the host, is somebody charged, is anything under way?
@@ -67,6 +70,8 @@ impl Facts {
             calls: 0,
             fuse: None,
             blown: false,
+            taken_back_before: None,
+            cancelled: false,
         }
     }
 
@@ -135,6 +140,12 @@ impl Pretend {
 
     fn call<T>(&self, effect: impl FnOnce(&mut Facts) -> Result<T, Fail>) -> Result<T, Fail> {
         let mut facts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if facts.taken_back_before == Some(facts.calls)
+            && [AllocationState::Requested, AllocationState::Provisioning].contains(&facts.state)
+        {
+            facts.state = AllocationState::Unwinding;
+            facts.cancelled = true;
+        }
         facts.calls += 1;
         let blow = match facts.fuse.take() {
             Some((0, blow)) => {
@@ -175,7 +186,7 @@ impl Ground for Pretend {
             facts.turn();
             Ok(Seen {
                 state: facts.state,
-                cancelled: false,
+                cancelled: facts.cancelled,
                 provision: facts.provision.as_ref().map(Job::seen),
                 release: facts.release.as_ref().map(Job::seen),
                 holds: facts.holds,

@@ -4,6 +4,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context as Poll, Waker};
 
+use model::state::AllocationState;
 use steps::{Blow, Context, Proof, Table, World, prove};
 
 use super::{Fail, Flow, Why, pretend};
@@ -142,4 +143,29 @@ fn a_release_holds_whatever_fails() {
     let table = Table::forward_only(table!("take_away" = 0, "close" = 1));
     let proof = proved(Flow::Release, &table);
     assert!(proof.cells > 30, "{proof:?}");
+}
+
+#[test]
+fn whenever_it_is_taken_back_it_is_active_or_gone_in_the_end() {
+    let mut ends = [0, 0];
+    for moment in 0.. {
+        let world = Rented::begin(Flow::Provision);
+        world.facts().taken_back_before = Some(moment);
+        let mut process = world.context();
+        let failed = (0..3).find(|at| process.act(*at, false).is_err());
+        for at in (0..=failed.unwrap_or(0)).rev().filter(|_| failed.is_some()) {
+            process.act(at, true).expect("the way back");
+        }
+        let facts = world.facts();
+        let wanted = match facts.cancelled {
+            true => AllocationState::Cancelled,
+            false => AllocationState::Active,
+        };
+        assert_eq!(facts.state, wanted, "taken back before call {moment}");
+        ends[usize::from(facts.cancelled)] += 1;
+        if moment > facts.calls {
+            break;
+        }
+    }
+    assert!(ends[0] > 0 && ends[1] > 5, "{ends:?}");
 }

@@ -149,7 +149,11 @@ pub(super) async fn let_go<G: Ground>(ground: &G) -> Result<(), Fail> {
 fn activate<'a, G: Ground>(ground: &'a G, why: &'a Why) -> Doing<'a> {
     Box::pin(async move {
         match ground.look().await?.state {
-            AllocationState::Provisioning => ground.enter(AllocationState::Active, "ready", why).await,
+            // Somebody may take it back at this very moment: only a look tells that it is active.
+            AllocationState::Provisioning => {
+                ground.enter(AllocationState::Active, "ready", why).await?;
+                Err(Fail::after_ms(0))
+            }
             AllocationState::Active => Ok(()),
             AllocationState::Requested
             | AllocationState::Unwinding

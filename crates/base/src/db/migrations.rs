@@ -29,4 +29,5 @@ migrations! {
     14 = "0014_images",
     15 = "0015_tenancy",
     16 = "0016_as_promised",
+    17 = "0017_machines",
 }

@@ -88,6 +88,8 @@ pub(crate) enum Verb {
         #[arg(long, value_parser = duration::parse)]
         ttl: Option<Duration>,
     },
+    /// Make the account on a machine once more: lost user, lost keys
+    Repair { allocation: String },
     /// Switch its VM off and on
     Reboot { allocation: String },
     /// Switch its VM off; it keeps its slots and stays charged
@@ -192,6 +194,7 @@ pub(crate) async fn run(verb: Verb, session: &mut Session) -> Result<(), Failure
             let ttl_s = ttl.map(|ttl| ttl.as_secs());
             act(session, &allocation, "extend", &json!(AllocationExtend { ttl_s })).await
         }
+        Verb::Repair { allocation } => act(session, &allocation, "repair", &json!({})).await,
         Verb::Reboot { allocation } => act(session, &allocation, "reboot", &json!({})).await,
         Verb::Stop { allocation } => act(session, &allocation, "stop", &json!({})).await,
         Verb::Start { allocation } => act(session, &allocation, "start", &json!({})).await,

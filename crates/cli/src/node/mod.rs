@@ -83,6 +83,18 @@ pub(crate) enum Verb {
         /// An id or a name
         node: String,
     },
+    /// Take away what the last tenant of the machine may have left
+    #[command(after_help = "Ctrl-C stops looking; the task goes on. Exit 6 when --timeout is over.")]
+    Clean {
+        /// An id or a name
+        node: String,
+        /// Only ask
+        #[arg(long)]
+        no_wait: bool,
+        /// How long to look: 90s, 5m
+        #[arg(long, value_parser = duration::parse, default_value = "10m")]
+        timeout: Duration,
+    },
     /// How the node is rented out: as slices, or as one machine
     Mode {
         /// An id or a name
@@ -140,24 +152,9 @@ pub(crate) async fn run(verb: Verb, session: &mut Session) -> Result<(), Failure
             let node = client.get(&path).await?;
             session.out.record(&VIEW, &node)
         }
-        Verb::Probe { node, no_wait, timeout } => {
-            let (client, path) = found(session, &node).await?;
-            let task = client.post(&format!("{path}/probe"), &json!({})).await?;
-            if no_wait {
-                session.out.record(&task::VIEW, &task)
-            } else {
-                thread::follow(session, &client, task, timeout).await
-            }
-        }
-        Verb::Discover { node, no_wait, timeout } => {
-            let (client, path) = found(session, &node).await?;
-            let task = client.post(&format!("{path}/discover"), &json!({})).await?;
-            if no_wait {
-                session.out.record(&task::VIEW, &task)
-            } else {
-                thread::follow(session, &client, task, timeout).await
-            }
-        }
+        Verb::Probe { node, no_wait, timeout } => asked(session, &node, "probe", no_wait, timeout).await,
+        Verb::Clean { node, no_wait, timeout } => asked(session, &node, "clean", no_wait, timeout).await,
+        Verb::Discover { node, no_wait, timeout } => asked(session, &node, "discover", no_wait, timeout).await,
         Verb::Slots { node, limit } => slot::list(session, Some(&node), None, &limit).await,
         Verb::Drain(Reasoned { node, reason, yes }) => {
             session.confirm(yes, &format!("drain {}", text::plain(&node)))?;
@@ -186,6 +183,23 @@ async fn found(session: &mut Session, typed: &str) -> Result<(Client, String), F
     let id = resolve(&client, Noun::Node, typed).await?;
     let path = format!("{}/{id}", Noun::Node.path());
     Ok((client, path))
+}
+
+/// A verb that answers with a task, which is looked at until it has ended.
+async fn asked(
+    session: &mut Session,
+    typed: &str,
+    verb: &str,
+    no_wait: bool,
+    timeout: Duration,
+) -> Result<(), Failure> {
+    let (client, path) = found(session, typed).await?;
+    let task = client.post(&format!("{path}/{verb}"), &json!({})).await?;
+    if no_wait {
+        session.out.record(&task::VIEW, &task)
+    } else {
+        thread::follow(session, &client, task, timeout).await
+    }
 }
 
 /// A verb that answers with the node.

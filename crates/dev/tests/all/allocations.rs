@@ -1,10 +1,14 @@
 //! What tenants rent, with real agents and executors on pretended hosts: the way there, the way back, and everything that
 //! comes between.
 
+mod machines;
+mod matrix;
 mod promises;
+mod tenants;
 mod uses;
 mod walk;
 mod ways_back;
+mod worker_kills;
 
 use base::testing::eventually;
 use dev::api::Api;

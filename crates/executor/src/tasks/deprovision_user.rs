@@ -214,3 +214,14 @@ fn lived_in(state: &mut State) {
         state.leftovers.insert(uid, left);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::STEPS;
+
+    #[test]
+    fn the_table_is_what_people_are_told() {
+        let names: Vec<_> = STEPS.iter().map(|step| step.name).collect();
+        assert_eq!(names, model::task::deprovision_user::PHASES);
+    }
+}

@@ -226,3 +226,14 @@ fn resident(state: &mut State) {
         .keys
         .insert(name, params.ssh_public_keys.iter().map(ToString::to_string).collect());
 }
+
+#[cfg(test)]
+mod tests {
+    use super::STEPS;
+
+    #[test]
+    fn the_table_is_what_people_are_told() {
+        let names: Vec<_> = STEPS.iter().map(|step| step.name).collect();
+        assert_eq!(names, model::task::provision_user::PHASES);
+    }
+}

@@ -12,7 +12,7 @@ use http::StatusCode;
 use model::api::{
     CertificateView, Enrolment, NodeCreate, NodeEnrol, NodeModeChange, NodeReason, NodeView, Page, TaskView,
 };
-use model::id::NodeId;
+use model::id::{NodeId, TaskId};
 use model::signal::Code;
 use model::state::{NodeMode, NodeState};
 use schemars::JsonSchema;
@@ -20,7 +20,7 @@ use serde::Deserialize;
 
 use super::{NodeRow, state, store, view};
 use crate::certificate::store::{self as certificates, CertificateRow};
-use crate::{Fleet, enrol, held, task};
+use crate::{Fleet, enrol, held, machine, task};
 
 const WRITE: Access = Access::Scopes(&[Scope::Operator]);
 const READ: Access = Access::Scopes(&[Scope::Operator, Scope::Support, Scope::Auditor]);
@@ -60,6 +60,10 @@ pub fn routes() -> Routes<Fleet> {
             .summary("Ready again once a probe succeeds and a discovery finds what was approved")
             .answers_with::<NodeView>(StatusCode::ACCEPTED)
             .fails(&[Code::StateConflict, Code::NodeNotReady]),
+        Route::post("/v1/nodes/{id}/clean", WRITE, clean)
+            .summary("Take away once more what the last tenant of the machine may have left")
+            .answers_with::<TaskView>(StatusCode::ACCEPTED)
+            .fails(&[Code::StateConflict, Code::NodeNotReady, Code::NodeQuarantined]),
         Route::post("/v1/nodes/{id}/quarantine", WRITE, quarantine)
             .summary("Give it no more tasks")
             .takes::<NodeReason>()
@@ -216,7 +220,23 @@ async fn probe(
     let mut change = fleet.app.db.change(&actor, "node.probe", id).await?;
     let task_id = task::enqueue_probe(&fleet, &mut change, id).await?;
     change.commit().await?;
-    let row = task::store::get(fleet.app.db.bookkeeping(), task_id)
+    asked(&fleet, task_id).await
+}
+
+async fn clean(
+    State(fleet): State<Fleet>,
+    Params(PathId { id }): Params<PathId>,
+    actor: Actor,
+) -> Answer<(StatusCode, Json<TaskView>)> {
+    let mut change = fleet.app.db.change(&actor, "node.clean", id).await?;
+    let row = state::lock(&mut change, id).await?;
+    let task_id = machine::clean_again(&fleet, &mut change, &row).await?;
+    change.commit().await?;
+    asked(&fleet, task_id).await
+}
+
+async fn asked(fleet: &Fleet, id: TaskId) -> Answer<(StatusCode, Json<TaskView>)> {
+    let row = task::store::get(fleet.app.db.bookkeeping(), id)
         .await?
         .ok_or(Code::NotFound)?;
     Ok((StatusCode::ACCEPTED, Json(task::view(row)?)))

@@ -192,6 +192,11 @@ pub async fn set_mode(change: &mut Change, row: &NodeRow, mode: NodeMode) -> Ans
             .message("tenants have slots of it; its mode can change once they are released")
             .hint(format!("gpuaas slot list --node {}", row.id())));
     }
+    if row.left_over_since.is_some() {
+        return Err(ApiError::new(Code::ModeConflict)
+            .message("something of its last tenant may be on it")
+            .hint(format!("gpuaas node clean {}", row.name)));
+    }
     store::set_mode(change.conn(), row.id(), mode).await?;
     change.event("node.mode", row.id(), json!({ "from": row.mode, "to": mode }));
     Ok(())

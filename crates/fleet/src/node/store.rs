@@ -44,6 +44,8 @@ pub struct NodeRow {
     pub topology_at: Option<OffsetDateTime>,
     /// Somebody wants it back from a drain; it has to prove itself first.
     pub return_asked_at: Option<OffsetDateTime>,
+    /// Nobody has the machine, and something of its last tenant may be there.
+    pub left_over_since: Option<OffsetDateTime>,
     pub created_at: OffsetDateTime,
     pub version: i64,
     /// Operations and tasks counted so far; they rise with the task that is queued.

@@ -74,12 +74,21 @@ fn waiting(row: &NodeRow, state: NodeState) -> Option<Waiting> {
             "what tenants have of it has to be released",
             format!("gpuaas slot list --node {}", row.name),
         ),
-        NodeState::Ready | NodeState::Drained | NodeState::Removed => return None,
+        NodeState::Ready | NodeState::Drained | NodeState::Removed => return left_over(row),
     };
     Some(Waiting {
         reason: reason.to_owned(),
         since: row.state_since.into(),
         verb,
+    })
+}
+
+/// A machine that nobody gets, whatever else is well with it.
+fn left_over(row: &NodeRow) -> Option<Waiting> {
+    Some(Waiting {
+        reason: "the account of its last tenant has to be proved absent".to_owned(),
+        since: row.left_over_since?.into(),
+        verb: format!("gpuaas node clean {}", row.name),
     })
 }
 

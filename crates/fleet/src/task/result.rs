@@ -20,6 +20,7 @@ use time::OffsetDateTime;
 use super::{TaskRow, reissue, store};
 use crate::Fleet;
 use crate::identity::NodeCaller;
+use crate::machine;
 use crate::metrics::{ALARMS, TASKS_ENDED};
 use crate::node::{NodeRow, state, store as nodes};
 use crate::slot;
@@ -252,7 +253,13 @@ async fn consequences(
         // Something of a tenant may still be there: nobody else gets this node before an operator has looked.
         (TaskType::DeprovisionUser, TaskState::Failed) if result.outcome == Outcome::Failed => {
             change.also("node.quarantine", node.id());
-            state::quarantine(change, node, "a tenant's account could not be proved absent").await
+            state::quarantine(change, node, "a tenant's account could not be proved absent").await?;
+            let signed = signed_task(change, row, result).await?;
+            machine::landed(change, row, signed.as_ref(), result, to).await
+        }
+        (TaskType::DeprovisionUser, TaskState::Succeeded) => {
+            let signed = signed_task(change, row, result).await?;
+            machine::landed(change, row, signed.as_ref(), result, to).await
         }
         // These concern slots, which their proofs speak for; the node goes on.
         (TaskType::VmProvision | TaskType::VmRelease, _) => match signed_task(change, row, result).await? {

@@ -30,11 +30,11 @@ impl Facts for Pretend {
     }
 
     fn gpus(&self) -> Result<Vec<Gpu>> {
-        self.call("gpus", |profile, state| {
+        self.call("gpus", |_, state| {
             let gpus = state.hardware.functions.values().filter(|function| function.is_gpu());
             let gpu = |function: &Function| Gpu {
                 pci_address: function.pci.to_string(),
-                model: profile.gpu_model().to_owned(),
+                model: model::gpu::name_of(function.vendor, function.device),
                 driver: function.driver.clone(),
             };
             Ok(gpus.map(gpu).collect())

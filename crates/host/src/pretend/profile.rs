@@ -24,14 +24,6 @@ impl Profile {
         }
     }
 
-    pub(super) const fn gpu_model(self) -> &'static str {
-        match self {
-            Profile::H100x8 => "NVIDIA H100 80GB HBM3",
-            Profile::L40sx4 => "NVIDIA L40S",
-            Profile::Cpu => "",
-        }
-    }
-
     /// The devices of such a host, as its maker delivers it and its owner has prepared it for slices.
     pub(super) fn hardware(self) -> Hardware {
         match self {

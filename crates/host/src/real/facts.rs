@@ -118,13 +118,8 @@ impl crate::Facts for Facts {
     }
 }
 
+/// As sysfs writes them: `0x10de`.
 fn model(vendor: &str, device: &str) -> String {
-    let maker = match vendor {
-        "0x10de" => "NVIDIA",
-        "0x1002" => "AMD",
-        "0x8086" => "Intel",
-        _ => "PCI",
-    };
-    let [vendor, device] = [vendor, device].map(|id| id.trim_start_matches("0x"));
-    format!("{maker} {vendor}:{device}")
+    let number = |id: &str| u16::from_str_radix(id.trim_start_matches("0x"), 16).unwrap_or_default();
+    model::gpu::name_of(number(vendor), number(device))
 }

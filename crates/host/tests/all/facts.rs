@@ -70,7 +70,7 @@ fn facts_of_a_machine_with_a_gpu() {
     assert_eq!(facts.vfio_modules().expect("modules"), ["vfio", "vfio_pci"]);
     let gpu = |address: &str, driver: Option<&str>| Gpu {
         pci_address: address.into(),
-        model: "NVIDIA 10de:2330".into(),
+        model: "H100".into(),
         driver: driver.map(Into::into),
     };
     assert_eq!(
@@ -110,7 +110,7 @@ fn whatever_computes_is_a_gpu_and_what_cannot_be_read_is_an_error() {
     }
     let gpus = facts.gpus().expect("gpus");
     let models: Vec<_> = gpus.iter().map(|gpu| gpu.model.as_str()).collect();
-    assert_eq!(models, ["AMD 1002:74a1", "PCI 19e5:74a1"]);
+    assert_eq!(models, ["MI300X", "19e5:74a1"]);
     fs::remove_file(tree.0.join("sys/bus/pci/devices/0000:04:00.0/class")).expect("remove");
     assert!(facts.gpus().is_err(), "it may be one");
 }

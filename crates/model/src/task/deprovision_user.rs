@@ -20,6 +20,19 @@ pub const SPEC: Spec = Spec {
     destroys_data: true,
 };
 
+/// In their order; the executor's table has the same.
+pub const PHASES: &[&str] = &[
+    "guard",
+    "lock",
+    "schedules",
+    "processes",
+    "ipc",
+    "device_reset",
+    "files",
+    "account",
+    "prove_absent",
+];
+
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Params {

@@ -157,11 +157,9 @@ impl TaskType {
         match self {
             TaskType::VmProvision => vm_provision::PHASES,
             TaskType::VmRelease => vm_release::PHASES,
-            TaskType::HealthProbe
-            | TaskType::ProvisionUser
-            | TaskType::DeprovisionUser
-            | TaskType::VmPower
-            | TaskType::TopologyDiscover => &[],
+            TaskType::ProvisionUser => provision_user::PHASES,
+            TaskType::DeprovisionUser => deprovision_user::PHASES,
+            TaskType::HealthProbe | TaskType::VmPower | TaskType::TopologyDiscover => &[],
         }
     }
 

@@ -19,6 +19,9 @@ pub const SPEC: Spec = Spec {
     destroys_data: false,
 };
 
+/// In their order; the executor's table has the same.
+pub const PHASES: &[&str] = &["look", "account", "home", "authorized_keys", "verify"];
+
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Params {

@@ -1,0 +1,57 @@
+//! Wishes about an allocation that is there. Each is authorised, signed and numbered like the first one, and only one is
+//! under way at a time.
+
+use base::Change;
+use base::http::{Answer, ApiError};
+use fleet::Fleet;
+use fleet::intent::{Authorised, sign};
+use fleet::task::{Ask, Cover, enqueue, store as tasks};
+use model::id::{TaskId, derive_op};
+use model::intent::Wish;
+use model::task::Task;
+
+use super::store::AllocationRow;
+
+/// Signs the wish and queues its task; the row is locked.
+pub(super) async fn ask(
+    fleet: &Fleet,
+    change: &mut Change,
+    row: &AllocationRow,
+    wish: Wish,
+    task: Task,
+) -> Answer<TaskId> {
+    let generation = row.generation.unsigned_abs() + 1;
+    let authorised = Authorised {
+        allocation: row.id(),
+        project: row.project(),
+        generation,
+        wish,
+    };
+    let (_, sha256) = sign(fleet, change, &authorised).await?;
+    let op = derive_op(row.id(), task.task_type().as_str(), generation);
+    let ask = Ask {
+        node: row.node(),
+        task,
+        cover: Cover::Intent { sha256, op },
+    };
+    let task = enqueue(fleet, change, &ask).await?;
+    sqlx::query("update allocation set generation = $2, power_task = $3, version = version + 1 where id = $1")
+        .bind(row.id)
+        .bind(i32::try_from(generation).map_err(ApiError::internal)?)
+        .bind(task.uuid())
+        .execute(change.conn())
+        .await?;
+    Ok(task)
+}
+
+/// The last one, if it has not ended yet.
+pub(super) async fn under_way(fleet: &Fleet, row: &AllocationRow) -> Answer<Option<TaskId>> {
+    let Some(id) = row.power_task.map(TaskId::from) else {
+        return Ok(None);
+    };
+    let task = tasks::get(fleet.app.db.bookkeeping(), id).await?;
+    match task {
+        Some(task) if !task.state()?.is_end() => Ok(Some(id)),
+        _ => Ok(None),
+    }
+}

@@ -1,0 +1,54 @@
+//! A tenant's account on a machine is made once more: for whoever has lost it, or their keys. What is there stays.
+
+use base::auth::Principal;
+use base::http::{Answer, ApiError};
+use base::wake::Topic;
+use fleet::Fleet;
+use model::id::AllocationId;
+use model::intent::Wish;
+use model::signal::Code;
+use model::state::AllocationState;
+use model::task::{Task, provision_user};
+use serde_json::json;
+
+use super::verbs::seen;
+use super::{later, store};
+
+pub(super) async fn repair(fleet: &Fleet, principal: &Principal, id: AllocationId) -> Answer<()> {
+    let (row, seat) = seen(fleet, principal, id).await?;
+    seat.may_repair(row.creator())?;
+    let mut change = fleet.app.db.change(&principal.actor(), "allocation.repair", id).await?;
+    let row = store::lock(&mut change, id).await?;
+    let wish = store::wish(&mut change, &row).await?;
+    let Wish::Machine {
+        username,
+        uid,
+        ssh_public_keys,
+        gpu_access,
+        ..
+    } = wish.clone()
+    else {
+        return Err(
+            ApiError::new(Code::StateConflict).message("a slice has no account of ours: use the image's own ways")
+        );
+    };
+    if row.state()? != AllocationState::Active {
+        let what = format!("the allocation is {}, not active", row.state);
+        return Err(ApiError::new(Code::StateConflict).message(what));
+    }
+    if later::under_way(fleet, &row).await?.is_some() {
+        return Ok(());
+    }
+    let task = Task::ProvisionUser(provision_user::Params {
+        allocation_id: id,
+        username,
+        uid,
+        ssh_public_keys,
+        gpu_access,
+    });
+    let task = later::ask(fleet, &mut change, &row, wish, task).await?;
+    let told = json!({ "project_id": row.project(), "task_id": task });
+    change.event("provisioning.repair", id, told);
+    change.wake(Topic::Progress);
+    Ok(change.commit().await?)
+}
