@@ -117,9 +117,11 @@ async fn nothing_ends_while_it_holds_something() {
         id(1)
     ))
     .await;
-    // Not another's before the first one has ended, even though its lease has.
-    rows.refuses(&format!("{}{}", lease(2, 1), given(2, 1)), "allocation_slot_once")
-        .await;
-    rows.does(&Rows::to(1, AllocationState::Failed)).await;
+    // Its lease is what counts: another has the slot before the end of the first is written down.
     rows.does(&format!("{}{}", lease(2, 1), given(2, 1))).await;
+    rows.does(&Rows::to(1, AllocationState::Failed)).await;
+    rows.refuses(&Rows::to(2, AllocationState::Failed), "allocation_moves")
+        .await;
+    let open = "select count(*) from allocation_slot where ended_at is null";
+    assert_eq!(rows.number(open).await, 1);
 }
