@@ -19,7 +19,7 @@ use crate::node::Node;
 
 /// What a foreign host is asked for at once.
 const PIECE: usize = 2 << 20;
-/// A piece that takes longer has to be asked for again; so nothing trickles in for ever.
+/// A piece that takes longer has to be asked for again; and a foreign one is whole, so nothing trickles in for ever.
 const PIECE_WITHIN: Duration = Duration::from_secs(60);
 const BUNDLES: [&str; 2] = ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt"];
 
@@ -105,7 +105,8 @@ async fn host<'a>(url: &str, hosts: &[String], ca_file: Option<&Path>) -> Result
 }
 
 async fn foreign(client: &Client, path: &str, offset: u64, left: u64) -> Result<Vec<u8>, Missed> {
-    let last = offset + left.min(PIECE as u64) - 1;
+    let length = left.min(PIECE as u64);
+    let last = offset + length - 1;
     let range = HeaderValue::try_from(format!("bytes={offset}-{last}")).map_err(|_| refused("no range"))?;
     let answer = client.get(path).header(RANGE, range).send_foreign().await;
     let answer = answer.map_err(|error| match error.kind {
@@ -113,6 +114,7 @@ async fn foreign(client: &Client, path: &str, offset: u64, left: u64) -> Result<
         kind => Missed::Again(kind.to_string()),
     })?;
     match answer.status.as_u16() {
+        206 if (answer.body.len() as u64) < length => Err(refused("its host serves less than it was asked for")),
         206 => Ok(answer.body.to_vec()),
         200 if offset == 0 && answer.body.len() as u64 == left => Ok(answer.body.to_vec()),
         429 | 500..=599 => Err(Missed::Again(format!("http_{}", answer.status.as_u16()))),

@@ -67,10 +67,11 @@ fn routes(journal: &Journal) -> Router {
         let journal = journal.clone();
         move || journal.note(what)
     };
-    let (good, moved, endless, whole, longer, lying) = (
+    let (good, moved, endless, trickling, whole, longer, lying) = (
         note("good"),
         note("moved"),
         note("endless"),
+        note("trickling"),
         note("whole"),
         note("longer"),
         note("lying"),
@@ -106,6 +107,13 @@ fn routes(journal: &Journal) -> Router {
                 let for_ever =
                     futures_util::stream::repeat_with(|| Ok::<_, std::io::Error>(Bytes::from_static(&[7; 4096])));
                 (StatusCode::PARTIAL_CONTENT, Body::from_stream(for_ever))
+            }),
+        )
+        .route(
+            "/trickling",
+            get(async move || {
+                trickling();
+                (StatusCode::PARTIAL_CONTENT, vec![7])
             }),
         )
         .route(
@@ -185,7 +193,7 @@ async fn abuse_19_private_networks_are_not_asked_for_images() {
 
 #[tokio::test]
 async fn abuse_19_hosts_that_lead_elsewhere_lie_or_never_end_are_refused() {
-    for path in ["moved", "endless", "whole", "longer", "lying"] {
+    for path in ["moved", "endless", "trickling", "whole", "longer", "lying"] {
         let (town, host) = enrolled().await;
         town.executor.wants(match path {
             // The last piece is smaller than what comes.

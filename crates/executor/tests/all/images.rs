@@ -33,7 +33,7 @@ const POLICY: &str =
     "slice_cidr = \"10.77.0.0/16\"\novs_bridges = [\"br-slices\"]\nimage_hosts = [\"images.example\"]\n";
 
 /// An executor with slots, and an agent that talks to it.
-fn stand() -> (Place, Agent) {
+pub(crate) fn stand() -> (Place, Agent) {
     let place = Place::empty(Profile::H100x8);
     std::fs::write(place.dir.join("node.toml"), POLICY).expect("a policy");
     let place = Place::started(place);
@@ -110,7 +110,7 @@ fn slot(pretend: &Pretend) -> Slot {
     }
 }
 
-fn wish(place: &Place) -> Params {
+pub(crate) fn wish(place: &Place) -> Params {
     let image = entry();
     Params {
         allocation_id: uuid::Uuid::from_u128(7).into(),

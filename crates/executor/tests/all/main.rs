@@ -17,3 +17,4 @@ mod sandbox;
 mod time;
 mod topology;
 mod users;
+mod wiping;

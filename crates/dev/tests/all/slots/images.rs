@@ -119,6 +119,57 @@ async fn an_image_is_listed_fetched_used_and_removed() {
     town.end().await;
 }
 
+/// What an operator types, and what comes of it.
+async fn types(town: &Town, words: &str) -> (u8, String) {
+    let api = town.api();
+    let home = town.dir().display().to_string();
+    let vars = [
+        ("GPUAAS_URL", api.url()),
+        ("GPUAAS_TOKEN", api.token()),
+        ("HOME", &home),
+    ];
+    let (env, captured) = cli::Env::captured(vars);
+    let exit = cli::run(["gpuaas"].into_iter().chain(words.split(' ')), env).await;
+    (exit, captured.stdout() + &captured.stderr())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_an_operator_adds_by_command_is_what_slices_are_made_of() {
+    let town = town().await;
+    let (node, mut sim) = slices(&town).await;
+    let (keys_dir, now) = operators(&town);
+    let operators = Operators {
+        keys_dir: &keys_dir,
+        now,
+    };
+    let image = operators.file("typed.raw", &noise(PIECE + 4096)).expect("a file");
+    let file = dev::platform::images_dir(&keys_dir).join("typed.raw");
+    let key = keys_dir.join("catalogue.key");
+    let (file, key) = (file.display(), key.display());
+    let add = format!("image add {file} --format raw --user ada --key {key}");
+    let (exit, said) = types(&town, &add).await;
+    assert!(exit == 0 && said.contains("typed.raw"), "{said}");
+    let (exit, said) = types(&town, "image list").await;
+    assert!(exit == 0 && said.contains("typed.raw"), "{said}");
+
+    let fleet = town.fleet().await;
+    let renter = Renter::new(&fleet);
+    let rented = renter.reserves(1).await.expect("a slot");
+    let task = renter.provisions_of(node, &rented, &image).await.expect("a task");
+    let view = ended(&town, task).await;
+    assert_eq!(view.state, TaskState::Succeeded, "{:?} {:?}", view.code, view.detail);
+
+    let (exit, said) = types(&town, &format!("image remove typed.raw --key {key} --yes")).await;
+    assert_eq!(exit, 0, "{said}");
+    fleet::image::follow(&fleet).await.expect("follows");
+    let again = Renter::new(&fleet);
+    let rented = again.reserves(1).await.expect("a slot");
+    let removed = again.provisions_of(node, &rented, &image).await;
+    assert_eq!(removed.expect_err("removed"), Code::ImageNotListed);
+    tokio::task::spawn_blocking(move || sim.stop()).await.expect("stops");
+    town.end().await;
+}
+
 #[tokio::test]
 async fn a_fetch_outlives_cut_connections_and_a_killed_agent_and_a_torn_file() {
     let town = town().await;

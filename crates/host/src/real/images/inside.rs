@@ -17,6 +17,10 @@ use crate::real::command::{Commands, Output, Program, With};
 use crate::{Image, Result};
 
 const LOOK: Duration = Duration::from_secs(60);
+/// What is read back, at most: so much of it, so often.
+const PIECE: u64 = 8 << 20;
+const PIECES: u64 = 8;
+const BLOCK: u64 = 4096;
 
 /// `qemu-img info --output=json`, as far as it matters. Other keys describe; these decide.
 #[derive(Deserialize)]
@@ -74,7 +78,8 @@ pub(super) fn look(commands: &Commands, image: &Image, file: &File) -> Result<u6
     Err(refused(image, why))
 }
 
-/// The disk, read again from the device, holds what is inside the image.
+/// The disk, read again from the device itself, holds what is inside the image: all of it if it is small, else pieces of
+/// it, the first and the last among them. A disk that forgets what it was told does not choose what.
 pub(super) fn compare(
     commands: &Commands,
     image: &Image,
@@ -87,19 +92,54 @@ pub(super) fn compare(
     fadvise(disk, 0, None, Advice::DontNeed).doing(doing)?;
     let block = disk.metadata().doing(doing)?.file_type().is_block_device();
     let protocol = if block { "host_device" } else { "file" };
+    // Past the memory altogether where that is sure to be possible; it is five times as fast, too.
+    let direct = if block { "on" } else { "off" };
     let format = image.format.as_str();
-    // No option here is anything but a word of ours, a digest or a number.
-    let ours = format!("driver={format},file.driver=file,file.filename={path}");
-    let theirs = format!("driver=raw,size={size},file.driver={protocol},file.filename={DISK}");
-    let args = ["compare", "-q", "--image-opts", &ours, &theirs];
-    let with = With {
-        input: Some(disk.try_clone().doing(doing)?),
-        ..With::default()
-    };
-    let ended = Cage::new(source, Some(disk)).run(|| commands.run_with(Program::QemuImg, &args, with, CONVERT))?;
-    match ended.code() {
-        Some(0) => Ok(()),
-        Some(1) => Err(refused(image, "the disk does not hold what was written to it")),
-        Some(_) | None => ended.ok(),
+    for (offset, length) in pieces(size) {
+        let window = format!("driver=raw,offset={offset},size={length}");
+        // No option here is anything but a word of ours, a digest or a number.
+        let ours = format!("{window},file.driver={format},file.file.driver=file,file.file.filename={path}");
+        let theirs = format!("{window},cache.direct={direct},file.driver={protocol},file.filename={DISK}");
+        let args = ["compare", "-q", "--image-opts", &ours, &theirs];
+        let with = With {
+            input: Some(disk.try_clone().doing(doing)?),
+            ..With::default()
+        };
+        let ended = Cage::new(source, Some(disk)).run(|| commands.run_with(Program::QemuImg, &args, with, CONVERT))?;
+        match ended.code() {
+            Some(0) => {}
+            Some(1) => return Err(refused(image, "the disk does not hold what was written to it")),
+            Some(_) | None => return ended.ok(),
+        }
+    }
+    Ok(())
+}
+
+/// Offset and length.
+fn pieces(size: u64) -> Vec<(u64, u64)> {
+    if size <= PIECE * PIECES {
+        return vec![(0, size)];
+    }
+    let step = (size - PIECE) / (PIECES - 1) / BLOCK * BLOCK;
+    let mut all: Vec<(u64, u64)> = (0..PIECES - 1).map(|n| (n * step, PIECE)).collect();
+    all.push((size - PIECE, PIECE));
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{BLOCK, PIECE, PIECES, pieces};
+
+    #[test]
+    fn both_ends_are_looked_at_and_what_is_small_is_whole() {
+        assert_eq!(pieces(512), [(0, 512)]);
+        assert_eq!(pieces(PIECE * PIECES), [(0, PIECE * PIECES)]);
+        for size in [PIECE * PIECES + BLOCK, 10 << 30, (10 << 30) + 3 * BLOCK] {
+            let all = pieces(size);
+            assert_eq!(all.len() as u64, PIECES);
+            assert_eq!((all[0], all[all.len() - 1]), ((0, PIECE), (size - PIECE, PIECE)));
+            assert!(all.iter().all(|(offset, _)| offset % BLOCK == 0), "{all:?}");
+            assert!(all.is_sorted());
+        }
     }
 }
