@@ -4,7 +4,7 @@ function allocation_moves() 79fc9d86357ee8fb88206e781dd8bedf
 function allocation_slot_ends() 1aea5d0bfbb7cf8ace25063c40d5291f
 function allocation_slot_is_leased() a28a5ac9ec1357dae9f681455ff2d802
 function machine_dirt_ends_once() 229002f2c592288dff9eb3708fbdc5e6
-function machine_fits(node,text,integer) f9e25c60b3bd33529b5d278af9f11a8f
+function machine_fits(node,text,integer) a46bf2e03b550c441ada0521f2988bac
 function machine_is_clean() a3e6483cad5f93505615d6ef3874eba0
 function machine_is_cleaned_by_proof() d3df8b961f719d284c660f2ab6e8dc5c
 function project_keeps_owner() 975c29ad7aaa4a7ff325997376949653
@@ -129,8 +129,10 @@ table allocation constraint allocation_slots_check CHECK (((slots >= 0) AND (slo
 table allocation constraint allocation_state CHECK ((state = ANY (ARRAY['requested'::text, 'provisioning'::text, 'unwinding'::text, 'active'::text, 'releasing'::text, 'released'::text, 'failed'::text, 'cancelled'::text])))
 table allocation constraint allocation_stuck CHECK ((num_nonnulls(stuck_since, stuck_code, stuck_at) = ANY (ARRAY[0, 3])))
 table allocation index CREATE INDEX allocation_by_project ON public.allocation USING btree (project_id, created_at DESC, id DESC)
+table allocation index CREATE INDEX allocation_by_state ON public.allocation USING btree (state, created_at DESC, id DESC)
 table allocation index CREATE INDEX allocation_by_time ON public.allocation USING btree (created_at DESC, id DESC)
 table allocation index CREATE INDEX allocation_expiring ON public.allocation USING btree (ends_at) WHERE ((state = 'active'::text) AND (ends_at IS NOT NULL))
+table allocation index CREATE INDEX allocation_live ON public.allocation USING btree (created_at DESC, id DESC) WHERE (ended_at IS NULL)
 table allocation index CREATE INDEX allocation_live_sku ON public.allocation USING btree (project_id, sku_id) WHERE (ended_at IS NULL)
 table allocation index CREATE INDEX allocation_overdue ON public.allocation USING btree (deadline_at) WHERE ((ended_at IS NULL) AND (deadline_at IS NOT NULL))
 table allocation index CREATE INDEX allocation_switching ON public.allocation USING btree (power_task) WHERE (power_task IS NOT NULL)
@@ -411,7 +413,9 @@ table node constraint node_result_public_check CHECK ((length(result_public) = 3
 table node constraint node_resume_state_check CHECK ((resume_state = ANY (ARRAY['ready'::text, 'draining'::text, 'drained'::text])))
 table node constraint node_state_check CHECK ((state = ANY (ARRAY['enrolling'::text, 'ready'::text, 'draining'::text, 'drained'::text, 'stale'::text, 'quarantined'::text, 'removed'::text])))
 table node index CREATE INDEX node_by_proof ON public.node USING btree (COALESCE(last_probe_at, created_at)) WHERE (state = ANY (ARRAY['ready'::text, 'draining'::text, 'drained'::text]))
+table node index CREATE INDEX node_by_state ON public.node USING btree (state, created_at DESC, id DESC)
 table node index CREATE INDEX node_by_time ON public.node USING btree (created_at DESC, id DESC)
+table node index CREATE INDEX node_machines ON public.node USING btree (id) WHERE ((mode = 'machine'::text) AND (state = 'ready'::text))
 table node index CREATE INDEX node_unproved ON public.node USING btree (probe_asked_at NULLS FIRST, id) WHERE (state = ANY (ARRAY['enrolling'::text, 'stale'::text]))
 table node index CREATE UNIQUE INDEX node_by_mode ON public.node USING btree (id, mode)
 table node index CREATE UNIQUE INDEX node_name ON public.node USING btree (name) WHERE (state <> 'removed'::text)

@@ -27,3 +27,8 @@ $$;
 create or replace trigger allocation_slot_ends after update on lease
     for each row when (new.ended_at is not null and old.ended_at is null and new.slot_id is not null)
     execute function allocation_slot_ends();
+
+-- Lists in their order, for whoever looks at all projects.
+create index if not exists allocation_by_state on allocation (state, created_at desc, id desc);
+create index if not exists allocation_live on allocation (created_at desc, id desc) where ended_at is null;
+create index if not exists node_by_state on node (state, created_at desc, id desc);

@@ -52,12 +52,12 @@ drop trigger if exists machine_is_cleaned_by_proof on machine_dirt;
 create constraint trigger machine_is_cleaned_by_proof after update on machine_dirt
     deferrable initially deferred for each row execute function machine_is_cleaned_by_proof();
 
--- Whether a machine is one that a SKU promises, and nobody has it.
+-- Whether a machine that is ready is one that a SKU promises, and nobody has it.
 create or replace function machine_fits(n node, gpu_model text, gpu_count int) returns boolean language sql stable as $$
-    select n.mode = 'machine' and n.state = 'ready'
-       and jsonb_array_length(coalesce(n.last_probe -> 'gpus', '[]')) = gpu_count
+    select jsonb_array_length(coalesce(n.last_probe -> 'gpus', '[]')) = gpu_count
        and not exists (select from jsonb_array_elements(n.last_probe -> 'gpus') gpu
                        where lower(gpu ->> 'model') <> lower(gpu_model))
        and not exists (select from lease l where l.node_id = n.id and l.ended_at is null)
        and not exists (select from machine_dirt d where d.node_id = n.id and d.cleaned_at is null)
 $$;
+create index if not exists node_machines on node (id) where mode = 'machine' and state = 'ready';

@@ -39,12 +39,14 @@ pub enum Holds {
 
 /// Reserves a machine that nobody has and nothing is left on.
 pub async fn reserve(change: &mut Change, allocation: AllocationId, wanted: &Wanted<'_>) -> Answer<NodeRow> {
-    let nodes: Vec<Uuid> =
-        sqlx::query_scalar("select n.id from node n where machine_fits(n, $1, $2) order by n.id limit 20")
-            .bind(wanted.gpu_model)
-            .bind(wanted.gpu_count)
-            .fetch_all(change.conn())
-            .await?;
+    let nodes: Vec<Uuid> = sqlx::query_scalar(
+        "select n.id from node n where n.mode = 'machine' and n.state = 'ready' and machine_fits(n, $1, $2)
+             order by n.id limit 20",
+    )
+    .bind(wanted.gpu_model)
+    .bind(wanted.gpu_count)
+    .fetch_all(change.conn())
+    .await?;
     for id in nodes.into_iter().map(NodeId::from) {
         let row = node::state::lock(change, id).await?;
         let ready = row.state()? == NodeState::Ready && row.mode == NodeMode::Machine.as_str();

@@ -157,6 +157,25 @@ impl AllocationState {
             Self::Released | Self::Failed | Self::Cancelled => &[],
         }
     }
+
+    /// What somebody can do about an allocation in this state; `retry` on top when it is stuck. There is always a way out.
+    pub const fn verbs(self) -> &'static [&'static str] {
+        match self {
+            Self::Requested | Self::Provisioning => &["cancel", "release", "force-release"],
+            Self::Unwinding | Self::Releasing => &["release", "force-release"],
+            Self::Active => &[
+                "release",
+                "extend",
+                "reboot",
+                "stop",
+                "start",
+                "repair",
+                "force-release",
+            ],
+            Self::Failed | Self::Cancelled => &["again"],
+            Self::Released => &[],
+        }
+    }
 }
 
 states! {

@@ -122,7 +122,7 @@ pub fn op(allocation: AllocationId, task_type: TaskType) -> OpId {
 }
 
 macro_rules! select_allocation {
-    ($rest:literal) => {
+    ($($rest:literal),+ $(,)?) => {
         concat!(
             "select a.id, a.project_id, a.name, a.kind, a.sku_id, a.sku_version, s.name as sku_name, a.slots,
                     a.rate_micro_per_hour, a.currency, a.creator_id, u.name as creator_name, a.request, a.node_id,
@@ -134,7 +134,7 @@ macro_rules! select_allocation {
                     array(select x.slot_id from allocation_slot x where x.allocation_id = a.id order by x.slot_id) as slot_ids
              from allocation a join sku s on s.id = a.sku_id join node n on n.id = a.node_id
              join app_user u on u.id = a.creator_id ",
-            $rest
+            $($rest),+
         )
     };
 }
@@ -176,24 +176,47 @@ pub struct Filter {
     pub live: bool,
 }
 
+macro_rules! list_allocations {
+    ($narrowed:literal) => {
+        select_allocation!(
+            "where ",
+            $narrowed,
+            " and ($3::text is null or a.state = $3) and (not $4 or a.ended_at is null)
+              and ($5::timestamptz is null or (a.created_at, a.id) < ($5, $6))
+              order by a.created_at desc, a.id desc limit $7"
+        )
+    };
+}
+
+/// Each narrowing is a statement of its own, with an index that has its rows in the order of the list: one statement for
+/// all of them would be planned for the worst.
 pub async fn list(pool: &PgPool, filter: &Filter, page: &Page) -> sqlx::Result<Vec<AllocationRow>> {
     let (at, id) = page.after_parts();
-    sqlx::query_as(select_allocation!(
-        "where ($1::uuid is null or exists (select from project_member m where m.project_id = a.project_id and m.user_id = $1))
-           and ($2::uuid is null or a.project_id = $2) and ($3::text is null or a.state = $3)
-           and (not $4 or a.ended_at is null)
-           and ($5::timestamptz is null or (a.created_at, a.id) < ($5, $6))
-         order by a.created_at desc, a.id desc limit $7"
-    ))
-    .bind(filter.of.map(|user| user.uuid()))
-    .bind(filter.project.map(|project| project.uuid()))
-    .bind(filter.state.map(AllocationState::as_str))
-    .bind(filter.live)
-    .bind(at)
-    .bind(id)
-    .bind(page.fetch())
-    .fetch_all(pool)
-    .await
+    let statement = match (filter.of, filter.project, filter.state, filter.live) {
+        (Some(_), None, _, _) => list_allocations!(
+            "a.id in (select mine.id from project_member m cross join lateral
+                         (select x.id, x.created_at from allocation x
+                          where x.project_id = m.project_id and ($3::text is null or x.state = $3)
+                            and (not $4 or x.ended_at is null)
+                            and ($5::timestamptz is null or (x.created_at, x.id) < ($5, $6))
+                          order by x.created_at desc, x.id desc limit $7) mine
+                      where m.user_id = $1 and $2::uuid is null order by mine.created_at desc, mine.id desc limit $7)"
+        ),
+        (_, Some(_), _, _) => list_allocations!("a.project_id = $2 and $1::uuid is not distinct from $1"),
+        (None, None, Some(_), _) => list_allocations!("a.state = $3 and num_nonnulls($1::uuid, $2::uuid) = 0"),
+        (None, None, None, true) => list_allocations!("a.ended_at is null and num_nonnulls($1::uuid, $2::uuid) = 0"),
+        (None, None, None, false) => list_allocations!("num_nonnulls($1::uuid, $2::uuid) = 0"),
+    };
+    sqlx::query_as(statement)
+        .bind(filter.of.map(|user| user.uuid()))
+        .bind(filter.project.map(|project| project.uuid()))
+        .bind(filter.state.map(AllocationState::as_str))
+        .bind(filter.live)
+        .bind(at)
+        .bind(id)
+        .bind(page.fetch())
+        .fetch_all(pool)
+        .await
 }
 
 #[derive(Clone, Debug, sqlx::FromRow)]

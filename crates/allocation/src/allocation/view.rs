@@ -3,9 +3,9 @@
 use base::http::{Answer, ApiError};
 use fleet::Fleet;
 use fleet::task::{TaskRow, store as tasks};
-use model::api::{AllocationPhases, AllocationView, ConditionCode, ConditionView, PhaseView, TransitionView};
+use model::api::{AllocationPhases, AllocationView, ConditionCode, ConditionView, PhaseView, SkuKind, TransitionView};
 use model::signal::Code;
-use model::state::NodeState;
+use model::state::{AllocationState, NodeState};
 use model::task::TaskType;
 use model::task::vm_power::Power;
 use model::time::Timestamp;
@@ -59,11 +59,12 @@ pub(super) async fn phases(fleet: &Fleet, row: &AllocationRow) -> Answer<Allocat
 pub(super) fn brief(now: Timestamp, row: AllocationRow) -> Answer<AllocationView> {
     let state = row.state()?;
     let flow = match state {
-        model::state::AllocationState::Releasing | model::state::AllocationState::Released => Flow::Release,
+        AllocationState::Releasing | AllocationState::Released => Flow::Release,
         _ => Flow::Provision,
     };
     Ok(AllocationView {
         conditions: conditions(&row, now),
+        verbs: verbs(state, row.kind()?, row.stuck_since.is_some()),
         id: row.id(),
         project_id: row.project(),
         kind: row.kind()?,
@@ -100,6 +101,17 @@ pub(super) fn brief(now: Timestamp, row: AllocationRow) -> Answer<AllocationView
         default_username: row.default_username,
         node_name: row.node_name,
     })
+}
+
+/// A machine has no VM to switch, a slice no account of ours.
+fn verbs(state: AllocationState, kind: SkuKind, stuck: bool) -> Vec<String> {
+    let fits = |verb: &&str| match *verb {
+        "reboot" | "stop" | "start" => kind == SkuKind::Slice,
+        "repair" => kind == SkuKind::Machine,
+        _ => true,
+    };
+    let verbs = state.verbs().iter().copied().filter(fits);
+    verbs.chain(stuck.then_some("retry")).map(str::to_owned).collect()
 }
 
 fn code(word: Option<&str>) -> Option<Code> {
@@ -173,4 +185,43 @@ pub(super) fn transition(row: TransitionRow) -> Answer<TransitionView> {
         code: code(row.code.as_deref()),
         correlation_id: row.correlation_id.to_string(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::allocation::moves::deadline_s;
+
+    #[test]
+    fn no_state_is_without_a_deadline_and_a_way_out() {
+        let routes = crate::allocation::routes::routes().infos();
+        let verbs: BTreeSet<&str> = routes
+            .iter()
+            .filter_map(|route| route.path.strip_prefix("/v1/allocations/{id}/"))
+            .filter(|verb| !["phases", "transitions", "events"].contains(verb))
+            .collect();
+        let mut offered = BTreeSet::from(["retry"]);
+        for state in AllocationState::ALL {
+            offered.extend(state.verbs());
+            if state.is_end() {
+                assert_eq!(deadline_s(*state), None, "{state}");
+                continue;
+            }
+            // An active one lasts as long as its tenant wants; everything else is on its way.
+            assert_eq!(
+                deadline_s(*state).is_none(),
+                *state == AllocationState::Active,
+                "{state}"
+            );
+            for way_out in ["release", "force-release"] {
+                assert!(state.verbs().contains(&way_out), "{state} has no {way_out}");
+            }
+        }
+        assert_eq!(
+            offered, verbs,
+            "every verb is a route, and every route is offered somewhere"
+        );
+    }
 }

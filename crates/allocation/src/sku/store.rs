@@ -77,7 +77,8 @@ macro_rules! select_sku {
                                              ceil(s.memory_mib::numeric / s.slots)::bigint,
                                              ceil(s.nvme_gib::numeric / s.slots)::bigint, s.fabric)
                              group by f.node_id) as nodes)
-                    else (select count(*) from node n where machine_fits(n, s.gpu_model, s.gpu_count)) end as free
+                    else (select count(*) from node n where n.mode = 'machine' and n.state = 'ready'
+                            and machine_fits(n, s.gpu_model, s.gpu_count)) end as free
              from sku s join sku_version v on v.sku_id = s.id and v.version = s.version ",
             $rest
         )

@@ -10,6 +10,7 @@ mod dispatch;
 mod full_disk;
 mod glass;
 mod keys;
+mod large;
 mod lifecycle;
 mod played;
 mod proxy;

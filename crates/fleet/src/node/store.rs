@@ -98,20 +98,25 @@ pub async fn lock(change: &mut Change, id: NodeId) -> sqlx::Result<Option<NodeRo
         .await
 }
 
+/// Each in the order of its index: all that are not removed, or all in one state.
+pub const LISTS: [&str; 2] = [
+    "select * from node
+     where $1::text is null and state <> 'removed' and ($2::timestamptz is null or (created_at, id) < ($2, $3))
+     order by created_at desc, id desc limit $4",
+    "select * from node
+     where state = $1 and ($2::timestamptz is null or (created_at, id) < ($2, $3))
+     order by created_at desc, id desc limit $4",
+];
+
 pub async fn list(pool: &PgPool, state: Option<NodeState>, page: &Page) -> sqlx::Result<Vec<NodeRow>> {
     let (at, id) = page.after_parts();
-    sqlx::query_as(
-        "select * from node
-         where ($1::text is null or state = $1) and ($1 = 'removed' or state <> 'removed')
-           and ($2::timestamptz is null or (created_at, id) < ($2, $3))
-         order by created_at desc, id desc limit $4",
-    )
-    .bind(state.map(NodeState::as_str))
-    .bind(at)
-    .bind(id)
-    .bind(page.fetch())
-    .fetch_all(pool)
-    .await
+    sqlx::query_as(LISTS[usize::from(state.is_some())])
+        .bind(state.map(NodeState::as_str))
+        .bind(at)
+        .bind(id)
+        .bind(page.fetch())
+        .fetch_all(pool)
+        .await
 }
 
 /// The device is in: a new epoch, and nothing of the old one. A copy is shut out by that, so a quarantine for one

@@ -96,6 +96,8 @@ pub struct AllocationView {
     pub deadline_at: Option<Timestamp>,
     pub ends_at: Option<Timestamp>,
     pub conditions: Vec<ConditionView>,
+    /// What can be done about it now, by whoever may.
+    pub verbs: Vec<String>,
     pub forced: bool,
     pub code: Option<Code>,
     pub detail: Option<String>,
