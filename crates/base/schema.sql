@@ -456,12 +456,19 @@ table outbox column data jsonb not null
 table outbox column drawn bigint not null
 table outbox column id uuid not null
 table outbox column kind text not null
+table outbox column project_id text generated 
+CASE
+    WHEN (subject_kind = 'project'::text) THEN subject_id
+    ELSE (data ->> 'project_id'::text)
+END
 table outbox column published_at timestamp with time zone
 table outbox column seq bigint
 table outbox column subject_id text not null
 table outbox column subject_kind text not null
+table outbox column subject_version bigint
 table outbox constraint outbox_pkey PRIMARY KEY (id)
 table outbox constraint outbox_seq_key UNIQUE (seq)
+table outbox index CREATE INDEX outbox_by_project ON public.outbox USING btree (project_id, seq) WHERE (project_id IS NOT NULL)
 table outbox index CREATE INDEX outbox_by_subject ON public.outbox USING btree (subject_kind, subject_id, seq)
 table outbox index CREATE INDEX outbox_unstamped ON public.outbox USING btree (drawn) WHERE (seq IS NULL)
 table outbox index CREATE UNIQUE INDEX outbox_pkey ON public.outbox USING btree (id)

@@ -98,6 +98,18 @@ impl Seat {
     }
 }
 
+/// The projects in which this caller has a seat, as far as their token lets them take it.
+pub async fn seats(from: impl PgExecutor<'_>, principal: &Principal) -> sqlx::Result<Vec<ProjectId>> {
+    if !principal.may(Scope::Project) {
+        return Ok(Vec::new());
+    }
+    let ids: Vec<uuid::Uuid> = sqlx::query_scalar("select project_id from project_member where user_id = $1")
+        .bind(principal.user_id.uuid())
+        .fetch_all(from)
+        .await?;
+    Ok(ids.into_iter().map(Into::into).collect())
+}
+
 /// May this caller look into projects that they are not in?
 pub fn looks(principal: &Principal) -> bool {
     LOOKS.iter().any(|scope| principal.may(*scope))

@@ -15,7 +15,7 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::db::Db;
 use crate::db::migrate::{self, MigrateError};
-use crate::http::{CursorKey, Rates, Readiness};
+use crate::http::{CursorKey, Rates, Readiness, Streams};
 use crate::outbox::Bus;
 use crate::tx::Actor;
 use crate::wake::{self, Wake};
@@ -32,6 +32,7 @@ pub struct App {
     pub cursors: CursorKey,
     pub readiness: Readiness,
     pub rates: Rates,
+    pub streams: Streams,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -104,6 +105,7 @@ impl App {
             installed_at: installation.created_at.into(),
             cursors: CursorKey::new(&installation.cursor_key),
             readiness: Readiness::default(),
+            streams: Streams::default(),
             db,
         })
     }

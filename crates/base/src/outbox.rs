@@ -15,9 +15,11 @@ use uuid::Uuid;
 
 use crate::db::Db;
 
+mod reader;
 mod relay;
 mod tail;
 
+pub use reader::{Reader, Wanted};
 pub use relay::{prune, relay, stamp_all};
 
 /// How many events a slow subscriber may lag behind before it has to read them from the table itself.
@@ -31,6 +33,9 @@ pub struct Event {
     pub kind: String,
     pub subject_kind: String,
     pub subject_id: String,
+    pub subject_version: Option<i64>,
+    /// The project that it concerns, if it concerns one.
+    pub project_id: Option<String>,
     pub data: Value,
     pub correlation_id: Uuid,
     pub at: Timestamp,
@@ -43,6 +48,8 @@ struct EventRow {
     kind: String,
     subject_kind: String,
     subject_id: String,
+    subject_version: Option<i64>,
+    project_id: Option<String>,
     data: Value,
     correlation_id: Uuid,
     created_at: OffsetDateTime,
@@ -56,6 +63,8 @@ impl From<EventRow> for Event {
             kind: row.kind,
             subject_kind: row.subject_kind,
             subject_id: row.subject_id,
+            subject_version: row.subject_version,
+            project_id: row.project_id,
             data: row.data,
             correlation_id: row.correlation_id,
             at: row.created_at.into(),
@@ -88,10 +97,10 @@ impl Bus {
     }
 }
 
-/// Events after `seq`, oldest first: for catching up and for `Last-Event-ID`.
+/// Events after `seq`, oldest first, whatever they are about.
 pub async fn events_after(db: &Db, seq: i64, limit: i64) -> sqlx::Result<Vec<Event>> {
     let rows: Vec<EventRow> = sqlx::query_as(
-        "select seq, id, kind, subject_kind, subject_id, data, correlation_id, created_at
+        "select seq, id, kind, subject_kind, subject_id, subject_version, project_id, data, correlation_id, created_at
          from outbox where seq > $1 order by seq limit $2",
     )
     .bind(seq)
@@ -99,6 +108,15 @@ pub async fn events_after(db: &Db, seq: i64, limit: i64) -> sqlx::Result<Vec<Eve
     .fetch_all(db.read())
     .await?;
     Ok(rows.into_iter().map(Event::from).collect())
+}
+
+/// When this event was written; none if it is not there, or no longer.
+pub async fn written_at(db: &Db, seq: i64) -> sqlx::Result<Option<Timestamp>> {
+    let at: Option<OffsetDateTime> = sqlx::query_scalar("select created_at from outbox where seq = $1")
+        .bind(seq)
+        .fetch_optional(db.read())
+        .await?;
+    Ok(at.map(Into::into))
 }
 
 /// The newest stamped event; 0 if there is none.

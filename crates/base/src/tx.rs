@@ -127,6 +127,9 @@ impl Change {
     pub fn event(&mut self, kind: &'static str, subject: impl Into<Target>, data: impl Serialize) -> &mut Self {
         // Data is made of our own types; one that does not serialise is a bug worth seeing in the event itself.
         let data = serde_json::to_value(data).unwrap_or_else(|error| json!({ "unserialisable": error.to_string() }));
+        if cfg!(debug_assertions) {
+            promised(kind, &data);
+        }
         self.events.push(Event {
             kind,
             subject: subject.into(),
@@ -179,6 +182,18 @@ impl Change {
     }
 }
 
+/// An event that is not in the table, or is of another shape than the table promises, is a bug that no test gets past. In
+/// production it would be told to nobody, which is the lesser evil then.
+fn promised(kind: &str, data: &Value) {
+    match model::event::find(kind) {
+        Some(known) => {
+            let fits = known.fits(data);
+            assert!(fits.is_ok(), "{kind} is not what model::event says: {fits:?}: {data}");
+        }
+        None => assert!(kind.starts_with("test."), "{kind} is not in the table of model::event"),
+    }
+}
+
 /// What happened and who did it, in one statement: every further one would cost a way to the server and back while
 /// rows are locked. Events draw their numbers in the order in which they were told.
 async fn insert_all(
@@ -193,10 +208,10 @@ async fn insert_all(
     }
     sqlx::query(
         "with told as (
-             insert into outbox (id, kind, subject_kind, subject_id, data, correlation_id, created_at)
-             select id, kind, subject_kind, subject_id, data, $6, $7
-             from unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::jsonb[])
-                  with ordinality as event (id, kind, subject_kind, subject_id, data, place)
+             insert into outbox (id, kind, subject_kind, subject_id, subject_version, data, correlation_id, created_at)
+             select id, kind, subject_kind, subject_id, subject_version, data, $6, $7
+             from unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::jsonb[], $16::bigint[])
+                  with ordinality as event (id, kind, subject_kind, subject_id, data, subject_version, place)
              order by place)
          insert into audit (id, at, actor_kind, actor_id, address, action, target_kind, target_id, outcome, code,
                             correlation_id, details_text)
@@ -219,6 +234,7 @@ async fn insert_all(
     .bind(all(acts, |act| act.target.kind))
     .bind(all(acts, |act| act.target.id.as_str()))
     .bind(all(acts, |act| act.details.to_string()))
+    .bind(all(events, |event| event.subject.version))
     .execute(conn)
     .await?;
     Ok(())

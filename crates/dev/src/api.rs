@@ -41,6 +41,10 @@ impl Api {
         &self.token
     }
 
+    pub(crate) fn client(&self) -> &Client {
+        &self.client
+    }
+
     pub fn url(&self) -> &str {
         self.client.base()
     }

@@ -26,6 +26,7 @@ pub mod simnode;
 pub mod slots;
 pub mod soak;
 pub mod state;
+pub mod tail;
 pub mod tenant;
 pub mod torture;
 pub mod town;

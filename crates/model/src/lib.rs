@@ -11,6 +11,7 @@ pub mod digest;
 pub mod dsse;
 pub mod enrol;
 pub mod envelope;
+pub mod event;
 pub mod gpu;
 pub mod held;
 pub mod id;

@@ -3,6 +3,7 @@
 
 mod connect;
 mod error;
+mod held;
 mod stream;
 
 use std::sync::Arc;
@@ -23,6 +24,7 @@ use serde::de::DeserializeOwned;
 
 use connect::Connector;
 pub use error::{Error, ErrorKind};
+pub use held::Held;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Shorter than a server's patience with idle connections, so that we rarely send into one that is closing.
@@ -158,7 +160,7 @@ pub struct RequestBuilder<'a> {
     timeout: Duration,
 }
 
-impl RequestBuilder<'_> {
+impl<'a> RequestBuilder<'a> {
     pub fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {
         self.headers.insert(name, value);
         self
@@ -183,14 +185,29 @@ impl RequestBuilder<'_> {
         self.send_foreign().await?.ours()
     }
 
-    /// Whoever answers.
-    pub async fn send_foreign(self) -> Result<Response, Error> {
+    /// An answer that goes on: only its beginning has a deadline. What is not a success is an answer like any other.
+    pub async fn hold(self) -> Result<Result<Held, Response>, Error> {
+        let (timeout, max_body) = (self.timeout, self.client.max_body);
+        let (pool, request) = self.request()?;
+        let begun = tokio::time::timeout(timeout, exchanged(pool, request))
+            .await
+            .map_err(|late| Error::new(ErrorKind::Timeout, late))??;
+        Held::begin(begun, timeout, max_body).await
+    }
+
+    fn request(self) -> Result<(&'a Pool<Connector, Full<Bytes>>, http::Request<Full<Bytes>>), Error> {
         let url = format!("{}{}", self.client.base, self.path);
         let mut request = http::Request::new(Full::new(self.body));
         *request.method_mut() = self.method;
         *request.uri_mut() = url.parse().map_err(|_| Error::url(&url))?;
         *request.headers_mut() = self.headers;
-        let (pool, max_body) = (&self.client.pool, self.client.max_body);
+        Ok((&self.client.pool, request))
+    }
+
+    /// Whoever answers.
+    pub async fn send_foreign(self) -> Result<Response, Error> {
+        let (timeout, max_body) = (self.timeout, self.client.max_body);
+        let (pool, request) = self.request()?;
         let exchange = async {
             let (head, body) = exchanged(pool, request).await?.into_parts();
             let body = Limited::new(body, max_body)
@@ -204,7 +221,7 @@ impl RequestBuilder<'_> {
                 body,
             })
         };
-        tokio::time::timeout(self.timeout, exchange)
+        tokio::time::timeout(timeout, exchange)
             .await
             .map_err(|late| Error::new(ErrorKind::Timeout, late))?
     }

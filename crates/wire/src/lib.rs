@@ -9,5 +9,6 @@ pub mod pem;
 pub mod retry;
 pub mod serve;
 pub mod spiffe;
+pub mod sse;
 pub mod stop;
 pub mod tls;

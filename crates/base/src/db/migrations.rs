@@ -30,4 +30,5 @@ migrations! {
     15 = "0015_tenancy",
     16 = "0016_as_promised",
     17 = "0017_machines",
+    18 = "0018_events",
 }

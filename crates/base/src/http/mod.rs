@@ -12,6 +12,8 @@ mod page;
 mod rate;
 pub mod route;
 mod shell;
+mod sse;
+mod streams;
 
 pub use body::{Body, Params, Search};
 pub use error::ApiError;
@@ -23,6 +25,8 @@ pub use page::{ChangedSince, CursorKey, Page, PageQuery, page};
 pub use rate::{Rates, Subject};
 pub use route::{Access, Route, RouteInfo, Routes};
 pub use shell::{CORRELATION_HEADER, Correlation, SERVICE_HEADER, Shell, correlation_id, finish};
+pub use sse::{Outlet, Unheard, stream_answer};
+pub use streams::{STREAMS_MOST, Streams};
 
 /// What a handler returns.
 pub type Answer<T> = Result<T, ApiError>;

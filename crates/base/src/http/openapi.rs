@@ -54,6 +54,10 @@ fn operation(route: &RouteInfo, generator: &mut SchemaGenerator, error: &Schema)
         }
         answers.insert(status.as_u16().to_string(), answer);
     }
+    if let Some(schema) = route.streams {
+        let content = json!({ "text/event-stream": { "schema": { "type": "string" }, "x-data": schema(generator) } });
+        answers.insert("200".to_owned(), json!({ "description": "OK", "content": content }));
+    }
     let mut codes: Vec<_> = route.fails.to_vec();
     codes.sort_by_key(|code| (code.status(), code.as_str()));
     for code in codes {

@@ -44,6 +44,8 @@ pub struct RouteInfo {
     /// Codes worth documenting beside those that any route can answer.
     pub fails: &'static [Code],
     pub(super) answers: Vec<(StatusCode, Option<SchemaOf>)>,
+    /// What each message of a stream is.
+    pub(super) streams: Option<SchemaOf>,
     pub(super) takes: Option<SchemaOf>,
     pub(super) searches: Option<SchemaOf>,
 }
@@ -83,6 +85,7 @@ impl<S: Clone + Send + Sync + 'static> Route<S> {
             body_limit: None,
             fails: &[],
             answers: Vec::new(),
+            streams: None,
             takes: None,
             searches: None,
         };
@@ -119,6 +122,12 @@ impl<S: Clone + Send + Sync + 'static> Route<S> {
     /// 200 with bytes that are no document.
     pub fn answers_bytes(mut self) -> Self {
         self.info.answers.push((StatusCode::OK, None));
+        self
+    }
+
+    /// 200 with a stream of these, each the data of one server-sent event.
+    pub fn answers_events<T: JsonSchema>(mut self) -> Self {
+        self.info.streams = Some(|generator| generator.subschema_for::<T>());
         self
     }
 

@@ -13,7 +13,8 @@ use crate::wake::Topic;
 
 const SWEEP: Duration = Duration::from_secs(1);
 const BATCH: i64 = 500;
-/// Events of this long share a stamp: nobody waits for one so urgently, and each stamp waits for the disk.
+/// The first event after a silence is stamped at once; what comes within this time of a stamp shares the next one, since
+/// each waits for the disk.
 const GATHER: Duration = Duration::from_millis(10);
 /// `Last-Event-ID` resumes within a day; a week leaves time to look into something.
 const KEEP: time::Duration = time::Duration::days(7);
@@ -24,11 +25,17 @@ pub async fn relay(db: Db, stop: CancellationToken) {
     let mut bell = db.wake().subscribe(Topic::Outbox);
     let mut round = 0u32;
     loop {
-        match stamp_all(&db).await {
-            Ok(0) => {}
-            Ok(stamped) => counter!(OUTBOX_STAMPED).increment(stamped),
-            Err(error) => tracing::warn!(%error, "events cannot be stamped; trying again"),
-        }
+        let gather = match stamp_all(&db).await {
+            Ok(0) => Duration::ZERO,
+            Ok(stamped) => {
+                counter!(OUTBOX_STAMPED).increment(stamped);
+                GATHER
+            }
+            Err(error) => {
+                tracing::warn!(%error, "events cannot be stamped; trying again");
+                SWEEP
+            }
+        };
         if round.is_multiple_of(PRUNE_EVERY)
             && let Err(error) = prune(&db).await
         {
@@ -36,8 +43,8 @@ pub async fn relay(db: Db, stop: CancellationToken) {
         }
         round = round.wrapping_add(1);
         let due = async {
+            tokio::time::sleep(gather).await;
             bell.look_again(SWEEP).await;
-            tokio::time::sleep(GATHER).await;
         };
         tokio::select! {
             () = stop.cancelled() => return,

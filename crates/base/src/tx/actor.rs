@@ -74,6 +74,8 @@ impl Actor {
 pub struct Target {
     pub kind: &'static str,
     pub id: String,
+    /// Of the object after the change; none where nobody counts, or nobody knows.
+    pub version: Option<i64>,
 }
 
 impl Target {
@@ -81,7 +83,13 @@ impl Target {
         Self {
             kind,
             id: id.to_string(),
+            version: None,
         }
+    }
+
+    pub fn at_version(mut self, version: i64) -> Self {
+        self.version = Some(version);
+        self
     }
 }
 

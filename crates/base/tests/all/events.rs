@@ -1,10 +1,11 @@
 //! Events: every process hears every one, in one order.
 
-use base::outbox::{self, Bus};
-use base::testing::{PATIENCE, TestDb};
+use base::outbox::{self, Bus, Reader, Wanted};
+use base::testing::{PATIENCE, TestDb, eventually};
 use base::{Actor, Clock, Db, Target};
 use model::time::Timestamp;
 use serde_json::json;
+use sqlx::Connection;
 use tokio_util::sync::CancellationToken;
 
 async fn emit(db: &Db, subject: &str, n: i64) {
@@ -98,4 +99,105 @@ async fn old_events_go_and_numbers_are_never_given_twice() {
     outbox::stamp_all(&db).await.expect("stamps");
     let events = outbox::events_after(&db, 0, 10).await.expect("reads");
     assert_eq!(events.iter().map(|event| event.seq).collect::<Vec<_>>(), [3, 4]);
+}
+
+/// An event whose number was drawn, and whose transaction is still open.
+const DRAWN: &str = "insert into outbox (id, kind, subject_kind, subject_id, data, correlation_id, created_at)
+    values (gen_random_uuid(), 'test.happened', 'thing', 'slow', '{}', gen_random_uuid(), now())";
+
+#[tokio::test]
+async fn numbers_drawn_early_and_committed_late_are_neither_skipped_nor_given_twice() {
+    let test = TestDb::new().await;
+    let db = test.db();
+    let mut slow = db.bookkeeping().begin().await.expect("begins");
+    sqlx::query(DRAWN).execute(&mut *slow).await.expect("draws");
+    let bus = Bus::open(db.clone()).await.expect("opens");
+    let mut reader = Reader::open(&bus, None).await.expect("opens");
+    let stop = CancellationToken::new();
+    let tail = tokio::spawn(bus.run(stop.clone()));
+    // Each is stamped, and heard, while the slow one is open.
+    for n in 0..3 {
+        emit(&db, "fast", n).await;
+        assert_eq!(outbox::stamp_all(&db).await.expect("stamps"), 1);
+        let heard = next(&mut reader).await;
+        assert_eq!((heard.0, heard.1.as_str()), (n + 1, "fast"));
+    }
+    slow.commit().await.expect("commits");
+    emit(&db, "fast", 3).await;
+    assert_eq!(outbox::stamp_all(&db).await.expect("stamps"), 2);
+    assert_eq!(next(&mut reader).await, (4, "slow".to_owned()));
+    assert_eq!(next(&mut reader).await, (5, "fast".to_owned()));
+    stop.cancel();
+    tail.await.expect("stops");
+}
+
+async fn next(reader: &mut Reader) -> (i64, String) {
+    let everything = Wanted::default();
+    let event = tokio::time::timeout(PATIENCE, reader.next(&everything)).await;
+    let event = event.expect("in time").expect("reads");
+    (event.seq, event.subject_id.clone())
+}
+
+#[tokio::test]
+async fn a_reader_too_slow_for_the_bus_goes_on_from_the_table() {
+    let test = TestDb::new().await;
+    let db = test.db();
+    let bus = Bus::open(db.clone()).await.expect("opens");
+    let mut reader = Reader::open(&bus, None).await.expect("opens");
+    let stop = CancellationToken::new();
+    let tail = tokio::spawn(bus.clone().run(stop.clone()));
+    // More than the bus keeps for anybody.
+    sqlx::query(
+        "insert into outbox (id, kind, subject_kind, subject_id, data, correlation_id, created_at)
+         select gen_random_uuid(), 'test.happened', 'thing', n::text, '{}', gen_random_uuid(), now()
+         from generate_series(1, 3000) n order by n",
+    )
+    .execute(db.bookkeeping())
+    .await
+    .expect("inserts");
+    outbox::stamp_all(&db).await.expect("stamps");
+    let mut last = bus.subscribe();
+    emit(&db, "last", 0).await;
+    outbox::stamp_all(&db).await.expect("stamps");
+    // Once the bus has told the last one, the first ones have fallen out of it.
+    while tokio::time::timeout(PATIENCE, last.recv()).await.expect("in time").map_or(true, |e| e.seq < 3001) {}
+    for n in 1..=3000 {
+        assert_eq!(next(&mut reader).await, (n, n.to_string()));
+    }
+    assert_eq!(next(&mut reader).await, (3001, "last".to_owned()));
+    assert_eq!(reader.at(), 3001);
+    stop.cancel();
+    tail.await.expect("stops");
+}
+
+#[tokio::test]
+async fn a_relay_that_dies_in_the_middle_is_followed_by_another() {
+    let test = TestDb::new().await;
+    let (db, stop) = (test.db(), CancellationToken::new());
+    let next = tokio::spawn(outbox::relay(test.db(), stop.clone()));
+    // One that has the lock and has stamped, and gets no further.
+    let mut dying = sqlx::PgConnection::connect_with(db.connect_options()).await.expect("connects");
+    sqlx::raw_sql("begin").execute(&mut dying).await.expect("begins");
+    sqlx::query("select pg_advisory_xact_lock($1)")
+        .bind(base::db::Lock::OutboxRelay.key())
+        .execute(&mut dying)
+        .await
+        .expect("locks");
+    for n in 0..4 {
+        emit(&db, "a", n).await;
+    }
+    sqlx::query("update outbox set seq = drawn").execute(&mut dying).await.expect("stamps");
+    assert_eq!(outbox::stamp_all(&db).await.expect("stands by"), 0);
+    assert_eq!(outbox::last_seq(&db).await.expect("reads"), 0, "nobody saw what was not committed");
+    drop(dying); // as a kill -9 would: the socket closes, and nobody says goodbye
+    eventually("the other one goes on", async || {
+        let last = outbox::last_seq(&db).await.expect("reads");
+        if last == 4 { Ok(()) } else { Err(last) }
+    })
+    .await;
+    let events = outbox::events_after(&db, 0, 10).await.expect("reads");
+    let order: Vec<_> = events.iter().map(|event| (event.seq, event.data["n"].as_i64())).collect();
+    assert_eq!(order, [(1, Some(0)), (2, Some(1)), (3, Some(2)), (4, Some(3))]);
+    stop.cancel();
+    next.await.expect("stops");
 }

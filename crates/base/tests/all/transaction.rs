@@ -28,7 +28,7 @@ async fn a_change_writes_row_event_and_audit_together() {
     let mut change = db.change(&actor, "user.create", node).await.expect("opens");
     sqlx::query(INSERT).execute(change.conn()).await.expect("inserts");
     change
-        .event("fleet.node_seen", node, json!({ "n": 1 }))
+        .event("test.seen", node, json!({ "n": 1 }))
         .detail(json!({ "why": "test" }));
     change.also("user.greet", Target::new("user", "ada"));
     assert_eq!(counts(&db).await, (0, 0, 0), "nothing is visible before the commit");
@@ -48,15 +48,15 @@ async fn what_a_change_tells_is_all_there_and_in_its_order() {
     let test = TestDb::new().await;
     let db = test.db();
     let node = NodeId::new();
-    let mut change = db.change(&Actor::system("test"), "step.0", node).await.expect("opens");
-    let actions = ["step.1", "step.2", "step.3", "step.4"];
+    let mut change = db.change(&Actor::system("test"), "test.0", node).await.expect("opens");
+    let actions = ["test.1", "test.2", "test.3", "test.4"];
     for (n, action) in actions.into_iter().enumerate() {
         change.also(action, node).detail(json!({ "n": n }));
         change.event(action, node, json!({ "n": n }));
     }
     change.commit().await.expect("commits");
     // No event at all is fine too.
-    let quiet = db.change(&Actor::system("test"), "step.5", node).await.expect("opens");
+    let quiet = db.change(&Actor::system("test"), "test.5", node).await.expect("opens");
     quiet.commit().await.expect("commits");
     let told: Vec<(String, serde_json::Value)> = sqlx::query_as("select kind, data from outbox order by drawn")
         .fetch_all(db.read())
@@ -72,9 +72,9 @@ async fn what_a_change_tells_is_all_there_and_in_its_order() {
         .fetch_all(db.read())
         .await
         .expect("readable");
-    let mut rows = vec![("step.0".to_owned(), json!({}))];
+    let mut rows = vec![("test.0".to_owned(), json!({}))];
     rows.extend(expected);
-    rows.push(("step.5".to_owned(), json!({})));
+    rows.push(("test.5".to_owned(), json!({})));
     assert_eq!(audited, rows);
 }
 
@@ -90,7 +90,7 @@ async fn a_change_dropped_or_failed_leaves_nothing_and_wakes_nobody() {
         .expect("opens");
     sqlx::query(INSERT).execute(change.conn()).await.expect("inserts");
     change
-        .event("x.y", Target::new("user", "ada"), json!({}))
+        .event("test.y", Target::new("user", "ada"), json!({}))
         .wake(Topic::Tasks);
     drop(change);
 

@@ -2,6 +2,7 @@
 
 mod access;
 mod audit;
+mod events;
 mod version;
 
 use axum::Router;
@@ -19,6 +20,7 @@ fn tables() -> Routes<Fleet> {
         .merge(fleet::trust::routes::routes())
         .merge(allocation::routes())
         .merge(audit::routes())
+        .merge(events::routes())
 }
 
 pub fn public_router(fleet: &Fleet) -> Router {

@@ -7,6 +7,7 @@ mod cli;
 mod crowd;
 mod dev_command;
 mod dispatch;
+mod events;
 mod full_disk;
 mod glass;
 mod keys;

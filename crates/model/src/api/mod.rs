@@ -3,6 +3,7 @@
 mod access;
 mod allocation;
 mod audit;
+mod event;
 mod held;
 mod image;
 mod node;
@@ -18,6 +19,7 @@ pub use allocation::{
     ConditionView, TransitionView,
 };
 pub use audit::{AuditBreak, AuditRow, AuditVerdict};
+pub use event::{EventSubject, EventView};
 pub use held::{GuestTelemetry, HeldDifference, NodeHeld, SlotHeld};
 pub use image::{CataloguePublish, CatalogueView, ImageView};
 pub use node::{

@@ -7,6 +7,7 @@ mod arrows;
 mod authority;
 mod dependencies;
 mod documents;
+mod events;
 mod expects;
 mod graph;
 mod ratchet;

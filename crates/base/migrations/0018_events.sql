@@ -1,0 +1,6 @@
+-- Whom an event concerns: derived from the row itself, so that no writer can forget it, or say otherwise than the data.
+alter table outbox add column if not exists project_id text generated always as
+    (case when subject_kind = 'project' then subject_id else data ->> 'project_id' end) stored;
+-- The version of its subject after the change, where the writer knows it.
+alter table outbox add column if not exists subject_version bigint;
+create index if not exists outbox_by_project on outbox (project_id, seq) where project_id is not null;

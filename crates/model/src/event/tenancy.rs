@@ -1,0 +1,30 @@
+//! What happens to projects and to what can be rented.
+
+use super::shapes;
+use crate::id::UserId;
+use crate::state::ProjectRole;
+
+shapes! {
+    ProjectCreated {
+        name: String,
+    }
+    MemberChanged {
+        user_id: UserId,
+        /// None: they are no longer in it.
+        role: Option<ProjectRole>,
+    }
+    /// What is left out stays as it is.
+    QuotaChanged {
+        slots: Option<u32>,
+        slots_per_sku: Option<u32>,
+        allocations: Option<u32>,
+        terminals: Option<u32>,
+        max_ttl_hours: Option<u32>,
+    }
+    SkuCreated {
+        name: String,
+    }
+    SkuPriced {
+        price_micro_per_hour: i64,
+    }
+}
