@@ -8,13 +8,14 @@ use model::signal::Code;
 use serde::Serialize;
 use serde_json::{Value, json};
 use uuid::Uuid;
-use wire::http::{Error, ErrorKind, RequestBuilder};
+use wire::http::{Error, ErrorKind, Held, RequestBuilder};
 
 use crate::authorities;
 use crate::config::Settings;
 use crate::failure::{Exit, Failure};
 
 const CORRELATION: HeaderName = HeaderName::from_static("x-correlation-id");
+const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 const IDEMPOTENCY: HeaderName = HeaderName::from_static("idempotency-key");
 /// The largest page that the API gives.
 pub(crate) const PAGE: usize = 200;
@@ -146,28 +147,47 @@ impl Client {
         Ok(json!({"items": items, "next": next}))
     }
 
+    /// An answer that goes on, after the event of this id.
+    pub(crate) async fn hold(&self, path: &str, after: Option<&str>) -> Result<Held, Failure> {
+        self.need_login()?;
+        let mut request = self.http.get(path);
+        if let Some(after) = after {
+            let value = HeaderValue::from_str(after).map_err(|_| Failure::usage("no usable event id"))?;
+            request = request.header(LAST_EVENT_ID, value);
+        }
+        let begun = request.hold().await.map_err(|error| broken(self.base(), &error))?;
+        begun.map_err(|answer| refused(&answer))
+    }
+
+    fn need_login(&self) -> Result<(), Failure> {
+        if self.logged_in {
+            return Ok(());
+        }
+        Err(Failure::new(
+            Exit::Login,
+            Code::Unauthenticated,
+            format!("not logged in to {}", self.base()),
+        ))
+    }
+
     async fn send(&self, request: RequestBuilder<'_>, needs_login: bool) -> Result<Value, Failure> {
-        if needs_login && !self.logged_in {
-            return Err(Failure::new(
-                Exit::Login,
-                Code::Unauthenticated,
-                format!("not logged in to {}", self.base()),
-            ));
+        if needs_login {
+            self.need_login()?;
         }
         let answer = request.send().await.map_err(|error| broken(self.base(), &error))?;
         if !answer.status.is_success() {
-            let correlation = answer
-                .headers
-                .get(CORRELATION)
-                .and_then(|value| value.to_str().ok())
-                .map(str::to_owned);
-            return Err(Failure::of_answer(answer.status, &answer.body, correlation));
+            return Err(refused(&answer));
         }
         if answer.body.is_empty() {
             return Ok(json!({}));
         }
         answer.json().map_err(|error| broken(self.base(), &error))
     }
+}
+
+fn refused(answer: &wire::http::Response) -> Failure {
+    let correlation = answer.headers.get(CORRELATION).and_then(|value| value.to_str().ok());
+    Failure::of_answer(answer.status, &answer.body, correlation.map(str::to_owned))
 }
 
 /// A connection that failed, in words; the kind decides, the text only explains.

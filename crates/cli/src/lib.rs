@@ -11,6 +11,7 @@ mod completion;
 mod config;
 mod duration;
 mod env;
+mod event;
 mod explain;
 mod failure;
 mod ids;
@@ -99,6 +100,9 @@ enum Noun {
     /// Your SSH keys: what your machines let in
     #[command(subcommand)]
     Key(key::Verb),
+    /// What happens, as it happens
+    #[command(subcommand)]
+    Event(event::Verb),
     /// Hosts: let them in, look at them, take them out of use
     #[command(subcommand)]
     Node(node::Verb),
@@ -157,6 +161,7 @@ pub async fn run(args: impl IntoIterator<Item = impl Into<OsString>>, mut env: E
         Noun::Project(verb) => project::run(verb, &mut session).await,
         Noun::Sku(verb) => sku::run(verb, &mut session).await,
         Noun::Key(verb) => key::run(verb, &mut session).await,
+        Noun::Event(verb) => event::run(verb, &mut session).await,
         Noun::Node(verb) => node::run(verb, &mut session).await,
         Noun::Slot(verb) => slot::run(verb, &mut session).await,
         Noun::Task(verb) => task::run(verb, &mut session).await,

@@ -2,6 +2,7 @@
 //! `gpuaasd` and the development platform both start what is here.
 
 pub mod admin;
+pub mod asyncapi;
 pub mod offline;
 pub mod openapi;
 pub mod process;

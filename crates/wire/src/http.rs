@@ -33,9 +33,11 @@ const MAX_BODY: usize = 1024 * 1024;
 /// How often a request is tried whose connection ended before it was on it.
 const UNSENT_TRIES: u32 = 8;
 
+type Connections = Pool<Connector, Full<Bytes>>;
+
 #[derive(Clone, Debug)]
 pub struct Client {
-    pool: Pool<Connector, Full<Bytes>>,
+    pool: Connections,
     base: String,
     headers: HeaderMap,
     timeout: Duration,
@@ -195,7 +197,7 @@ impl<'a> RequestBuilder<'a> {
         Held::begin(begun, timeout, max_body).await
     }
 
-    fn request(self) -> Result<(&'a Pool<Connector, Full<Bytes>>, http::Request<Full<Bytes>>), Error> {
+    fn request(self) -> Result<(&'a Connections, http::Request<Full<Bytes>>), Error> {
         let url = format!("{}{}", self.client.base, self.path);
         let mut request = http::Request::new(Full::new(self.body));
         *request.method_mut() = self.method;
@@ -231,7 +233,7 @@ impl<'a> RequestBuilder<'a> {
 /// connection before the request is on it, and then nobody has read why. A request that was never sent can be sent
 /// again without harm, and the next connection tells.
 async fn exchanged(
-    pool: &Pool<Connector, Full<Bytes>>,
+    pool: &Connections,
     request: http::Request<Full<Bytes>>,
 ) -> Result<http::Response<Incoming>, Error> {
     for _ in 1..UNSENT_TRIES {

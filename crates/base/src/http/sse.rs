@@ -128,8 +128,14 @@ mod tests {
         outlet.end(Code::StreamTooSlow);
         let text = response.into_body().collect().await.expect("whole").to_bytes();
         let text = String::from_utf8(text.to_vec()).expect("text");
-        assert!(text.starts_with("id: 0\nevent: test.told\ndata: {\"n\":0}\n\n"), "{text}");
-        assert!(text.ends_with("\n\n") && text.contains("event: end\ndata: {\"code\":\"stream_too_slow\""), "{text}");
+        assert!(
+            text.starts_with("id: 0\nevent: test.told\ndata: {\"n\":0}\n\n"),
+            "{text}"
+        );
+        assert!(
+            text.ends_with("\n\n") && text.contains("event: end\ndata: {\"code\":\"stream_too_slow\""),
+            "{text}"
+        );
         assert!(given_back.await.is_err(), "the place is free again");
     }
 

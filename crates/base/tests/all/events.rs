@@ -149,8 +149,8 @@ async fn a_reader_too_slow_for_the_bus_goes_on_from_the_table() {
     // More than the bus keeps for anybody.
     sqlx::query(
         "insert into outbox (id, kind, subject_kind, subject_id, data, correlation_id, created_at)
-         select gen_random_uuid(), 'test.happened', 'thing', n::text, '{}', gen_random_uuid(), now()
-         from generate_series(1, 3000) n order by n",
+         select gen_random_uuid(), 'test.happened', 'thing', i::text, '{}', gen_random_uuid(), now()
+         from generate_series(1, 3000) as series (i) order by i",
     )
     .execute(db.bookkeeping())
     .await
@@ -160,7 +160,11 @@ async fn a_reader_too_slow_for_the_bus_goes_on_from_the_table() {
     emit(&db, "last", 0).await;
     outbox::stamp_all(&db).await.expect("stamps");
     // Once the bus has told the last one, the first ones have fallen out of it.
-    while tokio::time::timeout(PATIENCE, last.recv()).await.expect("in time").map_or(true, |e| e.seq < 3001) {}
+    while tokio::time::timeout(PATIENCE, last.recv())
+        .await
+        .expect("in time")
+        .map_or(true, |e| e.seq < 3001)
+    {}
     for n in 1..=3000 {
         assert_eq!(next(&mut reader).await, (n, n.to_string()));
     }
@@ -176,7 +180,9 @@ async fn a_relay_that_dies_in_the_middle_is_followed_by_another() {
     let (db, stop) = (test.db(), CancellationToken::new());
     let next = tokio::spawn(outbox::relay(test.db(), stop.clone()));
     // One that has the lock and has stamped, and gets no further.
-    let mut dying = sqlx::PgConnection::connect_with(db.connect_options()).await.expect("connects");
+    let mut dying = sqlx::PgConnection::connect_with(db.connect_options())
+        .await
+        .expect("connects");
     sqlx::raw_sql("begin").execute(&mut dying).await.expect("begins");
     sqlx::query("select pg_advisory_xact_lock($1)")
         .bind(base::db::Lock::OutboxRelay.key())
@@ -186,9 +192,16 @@ async fn a_relay_that_dies_in_the_middle_is_followed_by_another() {
     for n in 0..4 {
         emit(&db, "a", n).await;
     }
-    sqlx::query("update outbox set seq = drawn").execute(&mut dying).await.expect("stamps");
+    sqlx::query("update outbox set seq = drawn")
+        .execute(&mut dying)
+        .await
+        .expect("stamps");
     assert_eq!(outbox::stamp_all(&db).await.expect("stands by"), 0);
-    assert_eq!(outbox::last_seq(&db).await.expect("reads"), 0, "nobody saw what was not committed");
+    assert_eq!(
+        outbox::last_seq(&db).await.expect("reads"),
+        0,
+        "nobody saw what was not committed"
+    );
     drop(dying); // as a kill -9 would: the socket closes, and nobody says goodbye
     eventually("the other one goes on", async || {
         let last = outbox::last_seq(&db).await.expect("reads");
@@ -196,7 +209,10 @@ async fn a_relay_that_dies_in_the_middle_is_followed_by_another() {
     })
     .await;
     let events = outbox::events_after(&db, 0, 10).await.expect("reads");
-    let order: Vec<_> = events.iter().map(|event| (event.seq, event.data["n"].as_i64())).collect();
+    let order: Vec<_> = events
+        .iter()
+        .map(|event| (event.seq, event.data["n"].as_i64()))
+        .collect();
     assert_eq!(order, [(1, Some(0)), (2, Some(1)), (3, Some(2)), (4, Some(3))]);
     stop.cancel();
     next.await.expect("stops");

@@ -52,7 +52,12 @@ pub(crate) enum Verb {
     /// Every phase, of making it and of taking it away
     Phases { allocation: String },
     /// Every move it made, oldest first
-    Events { allocation: String },
+    Events {
+        allocation: String,
+        /// What happens to it from now on, until Ctrl-C
+        #[arg(long, short)]
+        follow: bool,
+    },
     /// Take back what is being made
     Cancel(Ending),
     /// Give it back; its disks are wiped with proof
@@ -168,8 +173,11 @@ pub(crate) async fn run(verb: Verb, session: &mut Session) -> Result<(), Failure
             let document = client.get(&format!("{path}/phases")).await?;
             view::phases(&mut session.out, &document)
         }
-        Verb::Events { allocation } => {
+        Verb::Events { allocation, follow } => {
             let (client, path) = found(session, &allocation).await?;
+            if follow {
+                return crate::event::follow(session, &format!("{path}/events"), None).await;
+            }
             let document = client.get(&format!("{path}/transitions")).await?;
             session.out.list(&TRANSITIONS, &document)
         }

@@ -1,10 +1,10 @@
-//! `openapi.json`, `openapi.node.json` and `tasks.json` at the top of the tree come from the code. `UPDATE=1` writes
+//! `openapi.json`, `openapi.node.json`, `asyncapi.json` and `tasks.json` at the top of the tree come from the code. `UPDATE=1` writes
 //! them; a person reads the diff.
 
 use std::path::PathBuf;
 
 use base::http::Access;
-use control::{openapi, routes};
+use control::{asyncapi, openapi, routes};
 use model::task::TaskType;
 use serde_json::{Value, json};
 
@@ -33,6 +33,23 @@ fn the_public_document_is_the_route_table() {
 #[test]
 fn the_node_document_is_the_route_table() {
     golden("openapi.node.json", &openapi::node());
+}
+
+#[test]
+fn the_event_document_is_the_table() {
+    let document = asyncapi::document();
+    golden("asyncapi.json", &document);
+    // What the platform promised before it was built; those that nothing tells yet say so.
+    for (name, emitted) in [
+        ("provisioning.requested", true),
+        ("provisioning.force_release_requested", false),
+        ("billing.low_balance_warning", false),
+        ("billing.auto_release_pending", false),
+        ("billing.balance_depleted", false),
+        ("payments.balance_credited", false),
+    ] {
+        assert_eq!(document["components"]["messages"][name]["x-emitted"], emitted, "{name}");
+    }
 }
 
 #[test]

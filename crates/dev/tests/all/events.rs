@@ -3,6 +3,7 @@
 mod ends;
 mod hears;
 mod resumes;
+mod typed;
 
 use base::Actor;
 use base::auth::{Scope, TokenSecret, token_create, user_create};
@@ -10,7 +11,7 @@ use base::testing::PATIENCE;
 use dev::api::Api;
 use dev::tail::Tail;
 use dev::town::Town;
-use model::api::{EventView, MemberView, Page, ProjectCreate, ProjectView};
+use model::api::{EventView, MemberView, ProjectCreate, ProjectView};
 use model::id::{ProjectId, TokenId, UserId};
 use serde_json::json;
 use wire::sse::Message;
@@ -28,7 +29,9 @@ impl Person {
         let (db, actor) = (&town.platform.apps[0].db, Actor::system("people"));
         let user = user_create(db, &actor, name, roles).await.expect("a user");
         let scopes = [&[Scope::Project], roles].concat();
-        let token = token_create(db, &actor, user, "test", &scopes, 3600).await.expect("a token");
+        let token = token_create(db, &actor, user, "test", &scopes, 3600)
+            .await
+            .expect("a token");
         Self {
             name: name.to_owned(),
             user,
@@ -61,7 +64,7 @@ pub(crate) async fn project(town: &Town, name: &str, owner: &Person) -> ProjectI
 pub(crate) async fn seats(api: &Api, project: ProjectId, user: &str, role: &str) {
     let path = format!("/v1/projects/{project}/members");
     let body = json!({ "user": user, "role": role });
-    let _: Page<MemberView> = api.post(&path, &body).await.expect("seated");
+    let _: MemberView = api.post(&path, &body).await.expect("seated");
 }
 
 pub(crate) async fn hears(tail: &mut Tail) -> EventView {

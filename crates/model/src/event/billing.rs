@@ -55,14 +55,14 @@ shapes! {
 
 #[derive(Debug, serde::Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum CreditKind {
+pub enum CreditKind {
     Topup,
     Grant,
 }
 
 #[derive(Debug, serde::Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Provider {
+pub enum Provider {
     Stripe,
     Manual,
 }

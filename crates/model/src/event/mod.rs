@@ -2,12 +2,12 @@
 //! is not in the table is told to nobody. An event that a later release will tell stands here already, marked as such, so
 //! that whoever listens can prepare for it.
 
-mod billing;
-mod node;
-mod platform;
-mod provisioning;
+pub mod billing;
+pub mod node;
+pub mod platform;
+pub mod provisioning;
 mod table;
-mod tenancy;
+pub mod tenancy;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::DeserializeOwned;
@@ -93,9 +93,8 @@ macro_rules! shapes {
         $(#[$doc])*
         #[derive(Debug, serde::Deserialize, schemars::JsonSchema)]
         #[serde(deny_unknown_fields)]
-        #[expect(dead_code, reason = "only its shape is used: what is told is held against it")]
-        pub(super) struct $name {
-            $($(#[$fdoc])* $field: $type,)*
+        pub struct $name {
+            $($(#[$fdoc])* pub $field: $type,)*
         }
     )*};
 }

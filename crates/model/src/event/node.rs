@@ -76,15 +76,15 @@ shapes! {
 /// That it happened is all there is to say.
 #[derive(Debug, serde::Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Nothing {}
+pub struct Nothing {}
 
-type Held = (String, AllocationId, Option<SlotId>);
+/// A code, the allocation, and its slot if it has one.
+pub type Held = (String, AllocationId, Option<SlotId>);
 
 /// What showed that there are two.
 #[derive(Debug, serde::Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
-#[expect(dead_code, reason = "only its shape is used")]
-pub(super) enum Evidence {
+pub enum Evidence {
     OldGeneration {
         kind: CertificateKind,
         claimed: u64,

@@ -58,7 +58,7 @@ shapes! {
 
 #[derive(Debug, serde::Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum ForceReason {
+pub enum ForceReason {
     BalanceDepleted,
     Delinquent,
     Operator,

@@ -24,15 +24,26 @@ fn what_is_told_is_in_the_table_and_the_other_way_round() {
         .into_iter()
         .filter(|f| f.ships() && !f.path.starts_with("crates/model/"))
         .collect();
-    let called: BTreeSet<&str> = sources.iter().flat_map(|f| told(&f.text)).filter(|name| name.contains('.')).collect();
+    let called: BTreeSet<&str> = sources
+        .iter()
+        .flat_map(|f| told(&f.text))
+        .filter(|name| name.contains('.'))
+        .collect();
     assert!(called.len() > 20, "saw only {called:?}");
     let emitted: BTreeSet<&str> = EVENTS.iter().filter(|one| one.emitted).map(|one| one.name).collect();
-    let unknown: Vec<_> = called.iter().filter(|name| !emitted.contains(*name) && !name.starts_with("test.")).collect();
+    let unknown: Vec<_> = called
+        .iter()
+        .filter(|name| !emitted.contains(*name) && !name.starts_with("test."))
+        .collect();
     assert!(unknown.is_empty(), "told, and not in model::event as told: {unknown:?}");
     for one in EVENTS {
         let quoted = format!("\"{}\"", one.name);
         let written = sources.iter().any(|f| f.text.contains(&quoted));
-        assert_eq!(written, one.emitted, "{}: the table says emitted = {}", one.name, one.emitted);
+        assert_eq!(
+            written, one.emitted,
+            "{}: the table says emitted = {}",
+            one.name, one.emitted
+        );
     }
 }
 

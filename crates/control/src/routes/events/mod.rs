@@ -34,7 +34,9 @@ const SEES: Access = Access::Scopes(&[
 pub(super) fn routes() -> Routes<Fleet> {
     Routes::new([
         Route::get("/v1/events", ANYBODY, all)
-            .summary("Events as they happen: of one's projects, or all for whoever runs the platform. Last-Event-ID goes on")
+            .summary(
+                "Events as they happen: of one's projects, or all for whoever runs the platform. Last-Event-ID goes on",
+            )
             .searches::<EventQuery>()
             .answers_events::<EventView>()
             .fails(&[Code::TooManyStreams]),
@@ -93,8 +95,8 @@ async fn answer(fleet: Fleet, principal: Principal, headers: HeaderMap, ask: Ask
     let begin = resume::place(&fleet.app, &headers).await?;
     let place = fleet.app.streams.take(principal.user_id)?;
     let reader = Reader::open(&fleet.app.bus, begin.after()).await?;
-    let (outlet, response) =
-        stream_answer(TIMES.patience, place).ok_or_else(|| ApiError::internal(anyhow::anyhow!("no room in a new stream")))?;
+    let (outlet, response) = stream_answer(TIMES.patience, place)
+        .ok_or_else(|| ApiError::internal(anyhow::anyhow!("no room in a new stream")))?;
     let pour = Pour {
         fleet,
         headers,

@@ -35,7 +35,10 @@ impl Kinds {
             let before = kinds.len();
             kinds.extend(EVENTS.iter().map(|one| one.name).filter(|name| named(name)));
             if kinds.len() == before && !kinds.iter().any(|name| named(name)) {
-                return Err(ApiError::field("types", "no event has such a name; asyncapi.json lists them"));
+                return Err(ApiError::field(
+                    "types",
+                    "no event has such a name; asyncapi.json lists them",
+                ));
             }
         }
         Ok(Self(Some(kinds)))
@@ -100,7 +103,9 @@ impl Sight {
             Audience::Project => self.any_project || project.is_some_and(|id| self.seats.contains(id)),
         };
         let asked = ask.kinds.has(kind.name)
-            && ask.project.is_none_or(|wanted| project == Some(wanted.to_string().as_str()))
+            && ask
+                .project
+                .is_none_or(|wanted| project == Some(wanted.to_string().as_str()))
             && ask
                 .allocation
                 .is_none_or(|id| told.subject_kind == "allocation" && told.subject_id == id.to_string());

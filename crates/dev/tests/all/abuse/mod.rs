@@ -12,6 +12,7 @@ mod inserted_rows;
 mod late_results;
 mod log_forging;
 mod over;
+mod poison;
 mod probing;
 mod results;
 mod roles;

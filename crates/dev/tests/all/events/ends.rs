@@ -14,14 +14,21 @@ use crate::EXE;
 #[tokio::test]
 async fn a_lost_seat_and_a_revoked_token_end_it_within_seconds() {
     let town = Town::start(EXE).await;
-    let (ada, bob) = (Person::of(&town, "ada-t", &[]).await, Person::of(&town, "bob-t", &[]).await);
+    let (ada, bob) = (
+        Person::of(&town, "ada-t", &[]).await,
+        Person::of(&town, "bob-t", &[]).await,
+    );
     let hers = project(&town, "hers", &ada).await;
     seats(&ada.at(&town, 0), hers, "bob-t", "member").await;
     let mut to_bob = bob.listens(&town, 1, "/v1/events", None).await;
     let mut to_ada = ada.listens(&town, 1, "/v1/events", None).await;
 
     let path = format!("/v1/projects/{hers}/members/{}", bob.user);
-    let gone = ada.at(&town, 0).call(Method::DELETE, &path, None::<&()>).await.expect("answered");
+    let gone = ada
+        .at(&town, 0)
+        .call(Method::DELETE, &path, None::<&()>)
+        .await
+        .expect("answered");
     assert_eq!(gone.status, StatusCode::NO_CONTENT);
     seats(&ada.at(&town, 0), hers, "ada", "viewer").await;
     assert_eq!(end(&mut to_bob).await, Code::StreamAccessLost.as_str());
@@ -30,9 +37,17 @@ async fn a_lost_seat_and_a_revoked_token_end_it_within_seconds() {
     assert_eq!(hears(&mut to_ada).await.data["role"], "viewer");
 
     let db = &town.platform.apps[0].db;
-    token_revoke(db, &Actor::system("test"), ada.token).await.expect("revoked");
+    token_revoke(db, &Actor::system("test"), ada.token)
+        .await
+        .expect("revoked");
     assert_eq!(end(&mut to_ada).await, Code::StreamAccessLost.as_str());
-    let again = ada.at(&town, 1).tail("/v1/events", None).await.expect("answered").err().expect("refused");
+    let again = ada
+        .at(&town, 1)
+        .tail("/v1/events", None)
+        .await
+        .expect("answered")
+        .err()
+        .expect("refused");
     assert_eq!(again.status, StatusCode::UNAUTHORIZED);
     town.end().await;
 }
@@ -40,12 +55,21 @@ async fn a_lost_seat_and_a_revoked_token_end_it_within_seconds() {
 #[tokio::test]
 async fn nobody_has_more_than_eight() {
     let town = Town::start(EXE).await;
-    let (ada, bob) = (Person::of(&town, "ada-t", &[]).await, Person::of(&town, "bob-t", &[]).await);
+    let (ada, bob) = (
+        Person::of(&town, "ada-t", &[]).await,
+        Person::of(&town, "bob-t", &[]).await,
+    );
     let mut open = Vec::new();
     for _ in 0..STREAMS_MOST {
         open.push(ada.listens(&town, 0, "/v1/events", None).await);
     }
-    let refused = ada.at(&town, 0).tail("/v1/events", None).await.expect("answered").err().expect("one too many");
+    let refused = ada
+        .at(&town, 0)
+        .tail("/v1/events", None)
+        .await
+        .expect("answered")
+        .err()
+        .expect("one too many");
     assert_eq!(refused.status, StatusCode::TOO_MANY_REQUESTS);
     assert_eq!(refused.error().map(|e| e.code), Some(Code::TooManyStreams));
     assert!(refused.headers.contains_key("retry-after"));

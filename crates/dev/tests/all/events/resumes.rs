@@ -28,7 +28,10 @@ async fn a_stream_goes_on_at_another_replica_where_it_was_cut() {
     }
     seats(&api, hers, "ada", "admin").await;
     heard.push(hears(&mut second).await);
-    let roles: Vec<_> = heard.iter().map(|event| event.data["role"].as_str().unwrap_or_default()).collect();
+    let roles: Vec<_> = heard
+        .iter()
+        .map(|event| event.data["role"].as_str().unwrap_or_default())
+        .collect();
     let turns = ["viewer", "member"].into_iter().cycle().take(231);
     assert_eq!(roles, turns.chain(["admin"]).collect::<Vec<_>>());
     town.end().await;
