@@ -18,7 +18,7 @@ dev: ## build and run the whole platform here, with one simulated node (ARGS="â€
 test: ## format, lints, every test, and the check that nothing is left behind
 	@tools/test.sh
 
-test-services: ## the suites that need Go, Java or a heavy SDK; what is missing is named, not failed
+test-services: ## the suites that need Python, Go, Java or a heavy SDK; what is missing is named, not failed
 	@tools/test-services.sh
 
 test-lab: ## the slow laboratory: VFIO on a real kernel, and a real slice whose executor is killed in every phase (minutes, as root)

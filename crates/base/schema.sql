@@ -66,7 +66,7 @@ grant update (ended_at, ended_by, ended_kind, ended_op) on slot_dirt to gpuaas_a
 grant update (images, version, visible) on sku to gpuaas_app
 grant update (proven_until) on usage_span to gpuaas_app
 grant update (published_at, seq) on outbox to gpuaas_app
-grant update (role, since) on project_member to gpuaas_app
+grant update (role, since, version) on project_member to gpuaas_app
 grant update (withdrawn_at) on intent to gpuaas_app
 grant usage on sequence slot_no to gpuaas_app
 grant usage on sequence task_fence to gpuaas_app
@@ -489,6 +489,7 @@ table project_member column project_id uuid not null
 table project_member column role text not null
 table project_member column since timestamp with time zone not null
 table project_member column user_id uuid not null
+table project_member column version bigint not null default 1
 table project_member constraint project_member_pkey PRIMARY KEY (project_id, user_id)
 table project_member constraint project_member_project_id_fkey FOREIGN KEY (project_id) REFERENCES project(id)
 table project_member constraint project_member_role_check CHECK ((role = ANY (ARRAY['viewer'::text, 'member'::text, 'admin'::text, 'owner'::text])))

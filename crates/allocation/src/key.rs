@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::extract::State;
 use base::auth::{Principal, Scope};
-use base::http::{Access, Answer, ApiError, Body, Params, Route, Routes};
+use base::http::{Access, Answer, ApiError, Body, IfMatch, Params, Route, Routes};
 use fleet::Fleet;
 use http::StatusCode;
 use model::api::{KeyCreate, KeyView, Page};
@@ -18,6 +18,8 @@ use uuid::Uuid;
 const OWN: Access = Access::Scopes(&[Scope::Project]);
 /// As many as one VM takes.
 const MOST: i64 = 32;
+/// There is no way to change a key, only to store another one.
+const VERSION: i64 = 1;
 
 pub fn routes() -> Routes<Fleet> {
     Routes::new([
@@ -53,6 +55,7 @@ async fn rows(from: impl PgExecutor<'_>, user: UserId) -> Answer<Vec<KeyView>> {
             name,
             public_key: key.parse().map_err(ApiError::internal)?,
             created_at: at.into(),
+            version: VERSION,
         })
     };
     rows.into_iter().map(view).collect()
@@ -103,6 +106,7 @@ async fn add(
         name: body.name,
         public_key: body.public_key,
         created_at,
+        version: VERSION,
     };
     Ok((StatusCode::CREATED, Json(view)))
 }
@@ -111,6 +115,7 @@ async fn remove(
     State(fleet): State<Fleet>,
     principal: Principal,
     Params(PathId { id }): Params<PathId>,
+    meant: IfMatch,
 ) -> Answer<StatusCode> {
     let mut change = fleet.app.db.change(&principal.actor(), "key.remove", id).await?;
     let gone = sqlx::query("delete from ssh_key where id = $1 and user_id = $2")
@@ -121,6 +126,7 @@ async fn remove(
     if gone.rows_affected() == 0 {
         return Err(Code::NotFound.into());
     }
+    meant.holds(VERSION)?;
     change.commit().await?;
     Ok(StatusCode::NO_CONTENT)
 }

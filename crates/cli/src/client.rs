@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use http::header::{AUTHORIZATION, HeaderName, HeaderValue};
+use http::header::{AUTHORIZATION, HeaderName, HeaderValue, IF_MATCH};
 use model::signal::Code;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -105,8 +105,12 @@ impl Client {
         self.send(request.header(IDEMPOTENCY, value), true).await
     }
 
-    pub(crate) async fn delete(&self, path: &str) -> Result<Value, Failure> {
-        self.send(self.http.request(http::Method::DELETE, path), true).await
+    /// In the version that was looked at; another one is a conflict.
+    pub(crate) async fn delete(&self, path: &str, seen: &Value) -> Result<Value, Failure> {
+        let version = seen.get("version").and_then(Value::as_i64).unwrap_or_default();
+        let tag = HeaderValue::from_str(&format!("\"{version}\"")).map_err(|_| Failure::usage("no usable version"))?;
+        let request = self.http.request(http::Method::DELETE, path).header(IF_MATCH, tag);
+        self.send(request, true).await
     }
 
     /// The newest `most` items, however many pages they take; `next` tells whether there are more.

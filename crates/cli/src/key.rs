@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Subcommand;
 use model::api::KeyCreate;
+use serde_json::Value;
 
 use crate::failure::Failure;
 use crate::ids::{Noun, resolve};
@@ -64,7 +65,17 @@ pub(crate) async fn run(verb: Verb, session: &mut Session) -> Result<(), Failure
         Verb::Remove { key, yes } => {
             let id = resolve(&client, Noun::Key, &key).await?;
             session.confirm(yes, &format!("forget the key {}", text::plain(&key)))?;
-            let answer = client.delete(&format!("{}/{id}", Noun::Key.path())).await?;
+            let keys = client.get(Noun::Key.path()).await?;
+            let all = keys
+                .get("items")
+                .and_then(Value::as_array)
+                .map(Vec::as_slice)
+                .unwrap_or_default();
+            let seen = all
+                .iter()
+                .find(|one| one.get("id").and_then(Value::as_str) == Some(&id));
+            let path = format!("{}/{id}", Noun::Key.path());
+            let answer = client.delete(&path, seen.unwrap_or(&Value::Null)).await?;
             done(session, &id, "forgotten", &answer)
         }
     }

@@ -205,7 +205,9 @@ async fn member(session: &mut Session, verb: Member) -> Result<(), Failure> {
                 let code = model::signal::Code::NotFound;
                 Failure::new(Exit::NotFound, code, format!("{plain} is not in it"))
             })?;
-            let answer = client.delete(&format!("{path}/members/{id}")).await?;
+            let answer = client
+                .delete(&format!("{path}/members/{id}"), one.unwrap_or(&Value::Null))
+                .await?;
             done(session, id, "taken out", &answer)
         }
     }

@@ -83,10 +83,24 @@ impl Api {
         Ok(request.json(body)?.send().await?)
     }
 
-    /// Whatever the answer is.
-    pub async fn call(&self, method: Method, path: &str, body: Option<&impl Serialize>) -> anyhow::Result<Response> {
+    /// Of an object in this version, as its ETag says; none says nothing about it.
+    pub async fn call_if(&self, method: Method, path: &str, version: Option<&str>) -> anyhow::Result<Response> {
         let bearer = HeaderValue::from_str(&format!("Bearer {}", self.token))?;
         let mut request = self.client.request(method, path).header(header::AUTHORIZATION, bearer);
+        if let Some(version) = version {
+            request = request.header(header::IF_MATCH, HeaderValue::from_str(version)?);
+        }
+        Ok(request.send().await?)
+    }
+
+    /// Whatever the answer is. What is deleted is deleted in whatever version it has.
+    pub async fn call(&self, method: Method, path: &str, body: Option<&impl Serialize>) -> anyhow::Result<Response> {
+        let bearer = HeaderValue::from_str(&format!("Bearer {}", self.token))?;
+        let any = matches!(method, Method::PATCH | Method::DELETE);
+        let mut request = self.client.request(method, path).header(header::AUTHORIZATION, bearer);
+        if any {
+            request = request.header(header::IF_MATCH, HeaderValue::from_static("*"));
+        }
         if let Some(body) = body {
             request = request.json(body)?;
         }

@@ -139,7 +139,7 @@ impl FromStr for KeyId {
 }
 
 crate::text_serde!(PublicKey, "PublicKey", "^[A-Za-z0-9+/]{43}=$");
-crate::text_serde!(KeyId, "KeyId", "^[0-9a-f]{32}$");
+crate::text_serde!(KeyId, "SigningKeyId", "^[0-9a-f]{32}$");
 
 #[cfg(test)]
 mod tests {

@@ -232,10 +232,7 @@ impl<'a> RequestBuilder<'a> {
 /// In TLS 1.3 the client is done with the handshake first: a server that dislikes our certificate may have ended the
 /// connection before the request is on it, and then nobody has read why. A request that was never sent can be sent
 /// again without harm, and the next connection tells.
-async fn exchanged(
-    pool: &Connections,
-    request: http::Request<Full<Bytes>>,
-) -> Result<http::Response<Incoming>, Error> {
+async fn exchanged(pool: &Connections, request: http::Request<Full<Bytes>>) -> Result<http::Response<Incoming>, Error> {
     for _ in 1..UNSENT_TRIES {
         match pool.request(request.clone()).await {
             Err(error) if error::never_sent(&error) => {}

@@ -4,7 +4,7 @@
 use axum::Json;
 use axum::extract::State;
 use base::auth::Principal;
-use base::http::{Answer, ApiError, Body, PageQuery, Params, Route, Routes, Search};
+use base::http::{Answer, ApiError, Body, IfMatch, PageQuery, Params, Route, Routes, Search};
 use fleet::Fleet;
 use http::StatusCode;
 use model::api::{MemberAdd, MemberView, Page, ProjectCreate, ProjectView, QuotaChange, QuotaView};
@@ -134,6 +134,7 @@ fn member(row: MemberRow) -> Answer<MemberView> {
         user: row.user_name,
         role: row.role.parse().map_err(ApiError::internal)?,
         since: row.since.into(),
+        version: row.version,
     })
 }
 
@@ -198,6 +199,7 @@ async fn remove(
     State(fleet): State<Fleet>,
     principal: Principal,
     Params(MemberPath { id, user_id }): Params<MemberPath>,
+    meant: IfMatch,
 ) -> Answer<StatusCode> {
     let mut change = fleet
         .app
@@ -211,7 +213,7 @@ async fn remove(
         seat.needs(ProjectRole::Admin)?;
     }
     guard_owners(&mut change, &seat, id, user_id, None).await?;
-    if !store::unseat(&mut change, id, user_id).await? {
+    if !store::unseat(&mut change, id, user_id, meant).await? {
         return Err(Code::NotFound.into());
     }
     change.detail(json!({ "user": user_id }));

@@ -1,7 +1,7 @@
 //! Rows of projects and their members.
 
 use base::Change;
-use base::http::{Answer, ApiError, Page};
+use base::http::{Answer, ApiError, IfMatch, Page};
 use model::id::{ProjectId, UserId};
 use model::signal::Code;
 use model::state::ProjectRole;
@@ -25,6 +25,7 @@ pub struct MemberRow {
     pub user_name: String,
     pub role: String,
     pub since: OffsetDateTime,
+    pub version: i64,
 }
 
 /// A project with its first owner and the quota that everybody begins with.
@@ -97,7 +98,7 @@ pub async fn first_two(pool: &PgPool, user: UserId) -> sqlx::Result<Vec<Uuid>> {
 pub async fn members(pool: &PgPool, project: ProjectId, page: &Page) -> sqlx::Result<Vec<MemberRow>> {
     let (at, id) = page.after_parts();
     sqlx::query_as(
-        "select m.user_id, u.name as user_name, m.role, m.since from project_member m join app_user u on u.id = m.user_id
+        "select m.user_id, u.name as user_name, m.role, m.since, m.version from project_member m join app_user u on u.id = m.user_id
          where m.project_id = $1 and ($2::timestamptz is null or (m.since, m.user_id) < ($2, $3))
          order by m.since desc, m.user_id desc limit $4",
     )
@@ -111,7 +112,7 @@ pub async fn members(pool: &PgPool, project: ProjectId, page: &Page) -> sqlx::Re
 
 pub async fn member(from: impl PgExecutor<'_>, project: ProjectId, user: UserId) -> sqlx::Result<MemberRow> {
     sqlx::query_as(
-        "select m.user_id, u.name as user_name, m.role, m.since from project_member m join app_user u on u.id = m.user_id
+        "select m.user_id, u.name as user_name, m.role, m.since, m.version from project_member m join app_user u on u.id = m.user_id
          where m.project_id = $1 and m.user_id = $2",
     )
     .bind(project.uuid())
@@ -133,7 +134,7 @@ pub async fn seat(change: &mut Change, project: ProjectId, user: UserId, role: P
     let at = OffsetDateTime::from(change.at());
     sqlx::query(
         "insert into project_member (project_id, user_id, role, since) values ($1, $2, $3, $4)
-         on conflict (project_id, user_id) do update set role = excluded.role, since = excluded.since
+         on conflict (project_id, user_id) do update set role = excluded.role, since = excluded.since, version = project_member.version + 1
          where project_member.role <> excluded.role",
     )
     .bind(project.uuid())
@@ -147,7 +148,15 @@ pub async fn seat(change: &mut Change, project: ProjectId, user: UserId, role: P
 }
 
 /// False if nobody of that id is in it.
-pub async fn unseat(change: &mut Change, project: ProjectId, user: UserId) -> Answer<bool> {
+pub async fn unseat(change: &mut Change, project: ProjectId, user: UserId, meant: IfMatch) -> Answer<bool> {
+    let present: Option<i64> =
+        sqlx::query_scalar("select version from project_member where project_id = $1 and user_id = $2 for update")
+            .bind(project.uuid())
+            .bind(user.uuid())
+            .fetch_optional(change.conn())
+            .await?;
+    let Some(present) = present else { return Ok(false) };
+    meant.holds(present)?;
     let gone = sqlx::query("delete from project_member where project_id = $1 and user_id = $2")
         .bind(project.uuid())
         .bind(user.uuid())

@@ -17,6 +17,7 @@ use super::error::ApiError;
 use super::rate::Subject;
 use super::route::{Access, RouteInfo};
 use super::shell::correlation_id;
+use super::version;
 use crate::app::App;
 use crate::auth::{self, Principal, Role};
 use crate::tx::{Actor, ActorKind, Target};
@@ -44,10 +45,17 @@ pub(super) async fn gate(State(gate): State<Arc<Gate>>, mut request: Request, ne
         }
         let deadline = Duration::from_secs(gate.app.config.read_deadline_s);
         request.extensions_mut().insert(BodyDeadline(deadline));
+        if let Err(refusal) = version::demanded(&route.method, request.headers()) {
+            return refusal.into_response();
+        }
         if let Some(limit) = route.body_limit {
             request.extensions_mut().insert(BodyLimit(limit));
         }
-        next.run(request).await
+        let response = next.run(request).await;
+        match route.versioned && response.status().is_success() {
+            true => version::tagged(response).await,
+            false => response,
+        }
     };
     let response = match tokio::time::timeout(route.deadline, answer).await {
         Ok(response) => response,

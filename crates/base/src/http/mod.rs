@@ -14,6 +14,7 @@ pub mod route;
 mod shell;
 mod sse;
 mod streams;
+mod version;
 
 pub use body::{Body, Params, Search};
 pub use error::ApiError;
@@ -27,6 +28,7 @@ pub use route::{Access, Route, RouteInfo, Routes};
 pub use shell::{CORRELATION_HEADER, Correlation, SERVICE_HEADER, Shell, correlation_id, finish};
 pub use sse::{Outlet, Unheard, stream_answer};
 pub use streams::{STREAMS_MOST, Streams};
+pub use version::IfMatch;
 
 /// What a handler returns.
 pub type Answer<T> = Result<T, ApiError>;

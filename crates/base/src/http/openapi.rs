@@ -3,11 +3,13 @@
 
 use http::StatusCode;
 use model::node_api::ErrorAnswer;
+use model::signal::Code;
 use schemars::generate::SchemaSettings;
 use schemars::{Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
 use super::route::{Access, RouteInfo};
+use super::version;
 
 /// What the document says about itself.
 #[derive(Clone, Copy, Debug)]
@@ -51,6 +53,10 @@ fn operation(route: &RouteInfo, generator: &mut SchemaGenerator, error: &Schema)
         let mut answer = json!({ "description": status.canonical_reason().unwrap_or("success") });
         if let Some(schema) = schema {
             answer["content"] = json!({ "application/json": { "schema": schema(generator) } });
+            if route.versioned {
+                let tag = json!({ "type": "string", "pattern": "^\"[0-9]+\"$" });
+                answer["headers"] = json!({ "ETag": { "description": "Its version.", "schema": tag } });
+            }
         }
         answers.insert(status.as_u16().to_string(), answer);
     }
@@ -59,6 +65,9 @@ fn operation(route: &RouteInfo, generator: &mut SchemaGenerator, error: &Schema)
         answers.insert("200".to_owned(), json!({ "description": "OK", "content": content }));
     }
     let mut codes: Vec<_> = route.fails.to_vec();
+    if version::needs_version(&route.method) {
+        codes.extend([Code::PreconditionRequired, Code::VersionConflict]);
+    }
     codes.sort_by_key(|code| (code.status(), code.as_str()));
     for code in codes {
         let key = code.status().to_string();
@@ -82,6 +91,20 @@ fn operation(route: &RouteInfo, generator: &mut SchemaGenerator, error: &Schema)
         "responses": answers,
     });
     let mut parameters = path_parameters(route.path);
+    if version::needs_version(&route.method) {
+        parameters.push(header(
+            "If-Match",
+            true,
+            "The object's ETag, or `*` for whatever there is.",
+        ));
+    }
+    if route.streams.is_some() {
+        parameters.push(header(
+            "Last-Event-ID",
+            false,
+            "The `id:` of the last event that was seen.",
+        ));
+    }
     if let Some(schema) = route.searches {
         parameters.extend(query_parameters(&schema(generator)));
     }
@@ -125,6 +148,10 @@ fn path_parameters(path: &str) -> Vec<Value> {
         .filter_map(|segment| segment.strip_prefix('{')?.strip_suffix('}'))
         .map(|name| json!({ "name": name, "in": "path", "required": true, "schema": { "type": "string" } }))
         .collect()
+}
+
+fn header(name: &str, required: bool, description: &str) -> Value {
+    json!({ "name": name, "in": "header", "required": required, "description": description, "schema": { "type": "string" } })
 }
 
 fn query_parameters(schema: &Schema) -> Vec<Value> {

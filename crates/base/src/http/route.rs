@@ -13,6 +13,7 @@ use model::signal::Code;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 
 use super::gate::{Gate, gate};
+use super::version;
 use crate::app::App;
 use crate::auth::{Role, Scope};
 
@@ -44,6 +45,8 @@ pub struct RouteInfo {
     /// Codes worth documenting beside those that any route can answer.
     pub fails: &'static [Code],
     pub(super) answers: Vec<(StatusCode, Option<SchemaOf>)>,
+    /// Its answer is one object with a version, which is also its ETag.
+    pub versioned: bool,
     /// What each message of a stream is.
     pub(super) streams: Option<SchemaOf>,
     pub(super) takes: Option<SchemaOf>,
@@ -85,6 +88,7 @@ impl<S: Clone + Send + Sync + 'static> Route<S> {
             body_limit: None,
             fails: &[],
             answers: Vec::new(),
+            versioned: false,
             streams: None,
             takes: None,
             searches: None,
@@ -107,6 +111,7 @@ impl<S: Clone + Send + Sync + 'static> Route<S> {
 
     /// Another success with this body.
     pub fn answers_with<T: JsonSchema>(mut self, status: StatusCode) -> Self {
+        self.info.versioned |= version::is_versioned::<T>();
         self.info
             .answers
             .push((status, Some(|generator| generator.subschema_for::<T>())));

@@ -101,7 +101,7 @@ fn frame(seq: Option<i64>, kind: &str, data: &impl Serialize) -> String {
     let mut frame = String::new();
     let data = serde_json::to_string(data).unwrap_or_else(|error| json!({ "error": error.to_string() }).to_string());
     if let Some(seq) = seq {
-        write!(frame, "id: {seq}\n").unwrap_or_default();
+        writeln!(frame, "id: {seq}").unwrap_or_default();
     }
     write!(frame, "event: {kind}\ndata: {data}\n\n").unwrap_or_default();
     frame

@@ -150,7 +150,7 @@ async fn a_reader_too_slow_for_the_bus_goes_on_from_the_table() {
     sqlx::query(
         "insert into outbox (id, kind, subject_kind, subject_id, data, correlation_id, created_at)
          select gen_random_uuid(), 'test.happened', 'thing', i::text, '{}', gen_random_uuid(), now()
-         from generate_series(1, 3000) as series (i) order by i",
+         from generate_series(1, 3000) as series (i) order by series.i",
     )
     .execute(db.bookkeeping())
     .await

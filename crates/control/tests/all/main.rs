@@ -1,5 +1,6 @@
 //! What outsiders read, held by golden files, and what the binary says of itself.
 
 mod binary;
+mod contract;
 mod documents;
 mod secrets;

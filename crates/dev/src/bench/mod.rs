@@ -10,6 +10,7 @@ use clap::ValueEnum;
 use crate::figures::Report;
 
 mod disk;
+mod event_latency;
 mod executor_start;
 mod images;
 mod pgbench;
@@ -41,6 +42,8 @@ pub enum Bench {
     Scale,
     /// From looking at a host's devices to its slots and all that stands in their way
     Topology,
+    /// From a commit to a reader of events at another replica
+    EventLatency,
     /// Giving a disk back, against what dd takes for the same device
     Wipe,
     /// What a provision costs besides the host's own work, against as many syncs of the disk
@@ -59,6 +62,7 @@ impl Bench {
             Bench::ExecutorStart => "executor_start",
             Bench::Scale => "scale",
             Bench::Topology => "topology",
+            Bench::EventLatency => "event_latency",
             Bench::Wipe => "wipe",
             Bench::Provision => "provision",
             Bench::Images => "images",
@@ -74,6 +78,7 @@ impl Bench {
             Bench::ExecutorStart => executor_start::run(place, &mut report).await?,
             Bench::Scale => scale::run(place, &mut report).await?,
             Bench::Topology => topology::run(place, &mut report).await?,
+            Bench::EventLatency => event_latency::run(place, &mut report).await?,
             Bench::Wipe => wipe::run(place, &mut report).await?,
             Bench::Provision => provision::run(place, &mut report).await?,
             Bench::Images => images::run(place, &mut report).await?,

@@ -23,6 +23,7 @@ mod slots;
 mod survival;
 mod sweep;
 mod torture;
+mod versions;
 mod walk;
 
 pub(crate) use dev::tenant;

@@ -42,6 +42,8 @@ pub struct MemberView {
     pub user: String,
     pub role: ProjectRole,
     pub since: Timestamp,
+    /// Counts the roles that they have had in it.
+    pub version: i64,
 }
 
 /// What a project may have at once, and what it has.
@@ -89,4 +91,6 @@ pub struct KeyView {
     pub name: String,
     pub public_key: SshKey,
     pub created_at: Timestamp,
+    /// A key never changes, so this is always 1.
+    pub version: i64,
 }

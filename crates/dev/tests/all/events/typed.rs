@@ -93,7 +93,7 @@ async fn tail_goes_on_after_a_cut_and_ends_with_ctrl_c() {
     captured.interrupt();
     assert_eq!(run.await.expect("ends"), 130, "{}", captured.stderr());
     let (refused, said) = types(&town, &ada, &url, "event tail --types no.such");
-    assert_eq!(refused.await.expect("ends"), 1, "{}", said.stderr());
+    assert_eq!(refused.await.expect("ends"), 2, "{}", said.stderr());
     assert!(said.stderr().contains("field_invalid"), "{}", said.stderr());
     town.end().await;
 }

@@ -1,0 +1,125 @@
+//! The comparison can fail: every promise is broken once, and found out.
+
+use control::{asyncapi, openapi};
+use serde_json::{Value, json};
+
+use super::{events_lost, routes_lost};
+
+/// The present document after somebody's careless change, which must be found and named.
+fn breaks(what: &str, named: &str, change: impl Fn(&mut Value)) {
+    let old = openapi::public();
+    let mut new = old.clone();
+    change(&mut new);
+    assert_ne!(old, new, "{what}: nothing was changed");
+    let lost = routes_lost(&old, &new);
+    assert!(lost.iter().any(|one| one.contains(named)), "{what}: {lost:?}");
+    assert!(routes_lost(&new, &new).is_empty());
+}
+
+fn at<'a>(document: &'a mut Value, path: &str) -> &'a mut Value {
+    document.pointer_mut(path).unwrap_or_else(|| panic!("no {path}"))
+}
+
+fn remove(document: &mut Value, path: &str, name: &str) {
+    at(document, path)
+        .as_object_mut()
+        .expect("an object")
+        .remove(name)
+        .expect("it was there");
+}
+
+#[test]
+fn every_careless_change_is_found() {
+    const NODE: &str = "/components/schemas/NodeView";
+    const WISH: &str = "/components/schemas/AllocationCreate";
+    breaks("a route goes", "get /v1/nodes", |new| {
+        remove(new, "/paths", "/v1/nodes")
+    });
+    breaks("a method goes", "post /v1/nodes: it is gone", |new| {
+        remove(new, "/paths/~1v1~1nodes", "post")
+    });
+    breaks("a field goes", "name is gone", |new| {
+        remove(new, &format!("{NODE}/properties"), "name")
+    });
+    breaks("a field may be left out", "name may be left out", |new| {
+        let required = at(new, &format!("{NODE}/required")).as_array_mut().expect("a list");
+        required.retain(|field| field != "name");
+    });
+    breaks("a type changes", "its type was", |new| {
+        *at(new, &format!("{NODE}/properties/name/type")) = json!("integer");
+    });
+    breaks("a field may be null", "its type was", |new| {
+        *at(new, &format!("{NODE}/properties/name/type")) = json!(["string", "null"]);
+    });
+    breaks("a wish needs more", "name has to be given", |new| {
+        at(new, &format!("{WISH}/required"))
+            .as_array_mut()
+            .expect("a list")
+            .push(json!("name"));
+    });
+    breaks("a wish is taken no longer", "ttl_s is gone", |new| {
+        remove(new, &format!("{WISH}/properties"), "ttl_s")
+    });
+    breaks("a wish has a tighter bound", "maximum is tighter", |new| {
+        *at(new, &format!("{WISH}/properties/ttl_s")) =
+            json!({ "type": ["integer", "null"], "format": "uint64", "maximum": 5, "minimum": 0 });
+    });
+    breaks("a filter goes", "state is no longer taken", |new| {
+        let parameters = at(new, "/paths/~1v1~1allocations/get/parameters")
+            .as_array_mut()
+            .expect("a list");
+        parameters.retain(|one| one["name"] != "state");
+    });
+    breaks("a filter has to be given", "state has to be given", |new| {
+        let parameters = at(new, "/paths/~1v1~1allocations/get/parameters")
+            .as_array_mut()
+            .expect("a list");
+        parameters
+            .iter_mut()
+            .filter(|one| one["name"] == "state")
+            .for_each(|one| one["required"] = json!(true));
+    });
+    breaks("a body is needed", "it needs a body", |new| {
+        let body = at(new, "/paths/~1v1~1nodes/post/requestBody").clone();
+        at(new, "/paths/~1v1~1allocations~1{id}~1cancel/post")["requestBody"] = body;
+    });
+    breaks("a success changes its number", "it no longer answers 200", |new| {
+        remove(new, "/paths/~1v1~1nodes/get/responses", "200");
+    });
+    breaks("a word is no longer said", "no longer one of its words", |new| {
+        let scope = at(new, "/components/schemas");
+        let with_words = scope
+            .as_object_mut()
+            .expect("schemas")
+            .values_mut()
+            .find_map(|one| one.get_mut("enum"));
+        with_words.and_then(Value::as_array_mut).expect("words").pop();
+    });
+}
+
+#[test]
+fn careless_changes_of_events_are_found() {
+    let old = asyncapi::document();
+    let active = "/components/messages/provisioning.active";
+    let changes: [(&str, &str, &dyn Fn(&mut Value)); 4] = [
+        ("goes", "it is gone", &|new| {
+            remove(new, "/components/messages", "provisioning.active")
+        }),
+        ("is told no longer", "no longer told", &|new| {
+            *at(new, &format!("{active}/x-emitted")) = json!(false)
+        }),
+        ("is told to others", "others hear", &|new| {
+            *at(new, &format!("{active}/x-audience")) = json!("fleet")
+        }),
+        ("loses a field", "reason is gone", &|new| {
+            remove(new, "/components/schemas/AllocationMoved/properties", "reason");
+        }),
+    ];
+    for (what, named, change) in changes {
+        let mut new = old.clone();
+        change(&mut new);
+        let lost = events_lost(&old, &new);
+        assert!(lost.iter().any(|one| one.contains(named)), "an event {what}: {lost:?}");
+    }
+    assert!(events_lost(&old, &old).is_empty());
+}
