@@ -64,7 +64,8 @@ impl Tail {
         self.parser.last_id()
     }
 
-    async fn more(&mut self) -> anyhow::Result<bool> {
+    /// The next piece, whatever is in it; false when the stream is over.
+    pub async fn more(&mut self) -> anyhow::Result<bool> {
         let Some(piece) = self.held.piece().await? else {
             return Ok(false);
         };

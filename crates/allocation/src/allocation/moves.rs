@@ -1,7 +1,7 @@
 //! The moves of an allocation. Each tells of itself; which ones exist, and what follows for the quota, the history and the
 //! time that is charged, is the database's. Every state that should pass has a deadline from the moment it is entered.
 
-use base::Change;
+use base::{Change, Target};
 use base::http::Answer;
 use base::wake::Topic;
 use model::id::AllocationId;
@@ -89,7 +89,7 @@ fn told(change: &mut Change, row: &AllocationRow, to: AllocationState, because: 
     metrics::counter!(ALLOCATION_MOVES, "state" => to.as_str()).increment(1);
     change.event(
         kind(to),
-        row.id(),
+        Target::from(row.id()).at_version(row.version + 1),
         json!({
             "project_id": row.project(), "from": row.state, "to": to, "reason": because.reason, "code": because.code,
             "simulated": row.simulated,

@@ -35,7 +35,7 @@ pub(super) async fn run(place: &Place, report: &mut Report) -> anyhow::Result<()
         let committed = tell(&writer, n).await?;
         let event = tail.event().await?;
         latency.put(committed.elapsed());
-        anyhow::ensure!(event.data["name"] == n.to_string(), "another event: {event:?}");
+        anyhow::ensure!(event.data["name"] == name(n).as_str(), "another event: {event:?}");
         wakes.put(bell.ring().await?);
     }
     drop(tail);
@@ -64,11 +64,15 @@ pub(super) async fn run(place: &Place, report: &mut Report) -> anyhow::Result<()
     Ok(())
 }
 
+fn name(n: usize) -> String {
+    format!("sample {n}")
+}
+
 /// The moment at which its writer knows that it is committed.
 async fn tell(db: &Db, n: usize) -> anyhow::Result<Instant> {
     let project = ProjectId::new();
     let mut change = db.change(&Actor::system("bench"), "project.create", project).await?;
-    change.event("project.created", project, json!({ "name": n.to_string() }));
+    change.event("project.created", project, json!({ "name": name(n) }));
     change.commit().await?;
     Ok(Instant::now())
 }
@@ -94,7 +98,8 @@ impl Bell {
             .bind(CHANNEL)
             .execute(&mut self.sends);
         let (rung, heard) = tokio::join!(rung, self.hears.recv());
-        (rung?, heard?);
+        rung?;
+        heard?;
         Ok(began.elapsed())
     }
 }

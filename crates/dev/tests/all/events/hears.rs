@@ -1,6 +1,7 @@
 //! Who hears what.
 
 use base::auth::Scope;
+use base::testing::PATIENCE;
 use dev::town::Town;
 use http::StatusCode;
 use model::signal::Code;
@@ -52,6 +53,23 @@ async fn tenants_hear_of_their_projects_and_operators_of_everything() {
         "the same for everybody who hears it"
     );
     assert_eq!(hears(&mut to_one).await, only, "and of one project nothing else");
+    town.end().await;
+}
+
+#[tokio::test]
+async fn who_hears_nothing_for_long_hears_that_somebody_is_there() {
+    let town = Town::start(EXE).await;
+    let ada = Person::of(&town, "ada-t", &[]).await;
+    let mut tail = ada.listens(&town, 0, "/v1/events", None).await;
+    let place = |tail: &dev::tail::Tail| tail.last_id().and_then(|id| id.parse::<i64>().ok());
+    let begun = place(&tail);
+    town.add_node("somewhere").await;
+    // Nothing that she may hear of; but she need not go back behind it.
+    while place(&tail) == begun {
+        let more = tokio::time::timeout(PATIENCE, tail.more()).await.expect("a sign of life");
+        assert!(more.expect("not cut"), "it goes on");
+    }
+    assert!(place(&tail) > begun);
     town.end().await;
 }
 
