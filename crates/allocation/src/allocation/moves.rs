@@ -1,9 +1,9 @@
 //! The moves of an allocation. Each tells of itself; which ones exist, and what follows for the quota, the history and the
 //! time that is charged, is the database's. Every state that should pass has a deadline from the moment it is entered.
 
-use base::{Change, Target};
 use base::http::Answer;
 use base::wake::Topic;
+use base::{Change, Target};
 use model::id::AllocationId;
 use model::signal::Code;
 use model::state::AllocationState;

@@ -184,6 +184,11 @@ fn sort(value: &mut Value) {
 
 /// The statuses that a route documents, for tests.
 impl RouteInfo {
+    /// Its answer goes on for as long as somebody listens.
+    pub fn is_stream(&self) -> bool {
+        self.streams.is_some()
+    }
+
     pub fn statuses(&self) -> impl Iterator<Item = StatusCode> {
         self.answers.iter().map(|(status, _)| *status)
     }

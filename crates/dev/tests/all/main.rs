@@ -7,7 +7,6 @@ mod cli;
 mod crowd;
 mod dev_command;
 mod dispatch;
-mod events;
 mod full_disk;
 mod glass;
 mod keys;
@@ -23,7 +22,6 @@ mod slots;
 mod survival;
 mod sweep;
 mod torture;
-mod versions;
 mod walk;
 
 pub(crate) use dev::tenant;

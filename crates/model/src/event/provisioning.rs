@@ -45,6 +45,11 @@ shapes! {
         /// Told to whoever may look at tasks.
         task_id: Option<TaskId>,
     }
+    AllocationRepair {
+        project_id: ProjectId,
+        /// Told to whoever may look at tasks.
+        task_id: Option<TaskId>,
+    }
     ForceReleaseRequested {
         allocation_id: AllocationId,
         project_id: ProjectId,

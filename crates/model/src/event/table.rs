@@ -20,6 +20,8 @@ pub const EVENTS: &[EventType] = &[
     allocation::<provisioning::AllocationExtended>("provisioning.extended", "It ends at another time."),
     allocation::<provisioning::AllocationPower>("provisioning.power", "Its VM is switched on or off.")
         .hiding(&["task_id"]),
+    allocation::<provisioning::AllocationRepair>("provisioning.repair", "Its account is made anew.")
+        .hiding(&["task_id"]),
     of::<provisioning::ForceReleaseRequested>(
         "provisioning.force_release_requested",
         "allocation",

@@ -8,7 +8,7 @@ use model::id::{KeyId, UserId};
 use model::signal::Code;
 
 use crate::EXE;
-use crate::events::{Person, project, seats};
+use crate::allocations::events::{Person, project, seats};
 
 /// The path with something in its places that could be there.
 fn filled(path: &str) -> String {

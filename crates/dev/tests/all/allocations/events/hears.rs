@@ -66,7 +66,9 @@ async fn who_hears_nothing_for_long_hears_that_somebody_is_there() {
     town.add_node("somewhere").await;
     // Nothing that she may hear of; but she need not go back behind it.
     while place(&tail) == begun {
-        let more = tokio::time::timeout(PATIENCE, tail.more()).await.expect("a sign of life");
+        let more = tokio::time::timeout(PATIENCE, tail.more())
+            .await
+            .expect("a sign of life");
         assert!(more.expect("not cut"), "it goes on");
     }
     assert!(place(&tail) > begun);
