@@ -169,14 +169,16 @@ impl Worker<'_> {
             journal_used_pct: self.node.journal()?.used_pct(),
             clock_skew_ms: self.open.claimed.clock_skew_ms,
         };
+        let _mine = task.allocation().map(|allocation| self.node.busy.take(allocation));
         // What does not die holds the disk, and whoever opens that is refused; so the walk says what comes of it.
-        let _together = around
+        let together = around
             .host
             .operations
             .enter(payload.op_id)
             .inspect_err(|error| tracing::error!(%task_id, %error, "what an earlier life started is not gone"));
-        let _mine = task.allocation().map(|allocation| self.node.busy.take(allocation));
         let walked = tasks::walk(task, &around, &mut journal, &self.open.records, &mut watch);
+        // Before anybody hears of its end.
+        drop(together);
         let ending = match walked {
             Ok(walked) if walked.report.needs_another_build() => {
                 tracing::error!(%task_id, end = ?walked.report.end, "another build has begun this task");

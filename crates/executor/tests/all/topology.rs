@@ -193,6 +193,13 @@ fn names_object_and_cause() {
         (Code::VfioGroupNotViable, "0000:21:00.0")
     );
     assert_eq!(audio.detail, "0000:21:00.1 of its IOMMU group is on snd_hda_intel");
+    // As a real kernel does it, though it lists that way of resetting.
+    let stuck = of(|h| gpu(h).reset_methods = vec!["bus".to_owned()]);
+    assert_eq!(
+        (stuck.code, stuck.subject.as_str()),
+        (Code::GpuResetFailed, "0000:21:00.0")
+    );
+    assert!(stuck.detail.contains("0000:21:00.1 is there too"), "{}", stuck.detail);
     assert!(
         audio.fix.contains("/sys/bus/pci/devices/0000:21:00.1/driver_override"),
         "{}",

@@ -146,6 +146,10 @@ fn reset(seen: &Seen, gpu: &Function, found: &mut Found) {
             "the kernel knows no way to reset it",
             fix,
         );
+    } else if let Some(other) = shares_its_only_reset(seen, gpu) {
+        let detail = format!("its only reset is that of its bus, and {other} is there too: the kernel refuses it");
+        let fix = "bring firmware that offers a reset of the function alone, or hide the other function";
+        found.blocks(gpu.pci, Code::GpuResetFailed, detail, fix);
     }
     if let Some(words) = seen.hung.get(&gpu.pci) {
         found.blocks(
@@ -155,6 +159,15 @@ fn reset(seen: &Seen, gpu: &Function, found: &mut Found) {
             "dmesg | tail; reboot the host if the driver hangs",
         );
     }
+}
+
+/// The kernel lists the reset of a bus before it has seen who else is there, and refuses it afterwards.
+fn shares_its_only_reset(seen: &Seen, gpu: &Function) -> Option<Pci> {
+    if gpu.reset_methods.iter().any(|method| method != "bus") {
+        return None;
+    }
+    let mut others = seen.functions.iter().map(|function| function.pci);
+    others.find(|pci| *pci != gpu.pci && pci.same_device(gpu.pci))
 }
 
 /// A partition that two share is nobody's own.

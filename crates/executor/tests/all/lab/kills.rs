@@ -163,7 +163,8 @@ fn walk(place: &Place, payload: &TaskPayload, wanted: &BTreeSet<&str>, pace: Pac
             agent.send(&FromAgent::Results {});
         }
         let worth = |step: &str| wanted.contains(step) && !died_in.iter().any(|died| died == step);
-        if died_in.len() < KILLS_PER_WALK && doomed(&process, worth, pace.stay) {
+        let resumed = !died_in.is_empty();
+        if died_in.len() < KILLS_PER_WALK && doomed(&process, resumed, worth, pace.stay) {
             died_in.extend(process.killed());
             continue;
         }
@@ -175,9 +176,10 @@ fn walk(place: &Place, payload: &TaskPayload, wanted: &BTreeSet<&str>, pace: Pac
     }
 }
 
-/// Watches it until it is in a step that is worth it, and a while longer. False if it got to the end.
-fn doomed(process: &Process, worth: impl Fn(&str) -> bool, stay: usize) -> bool {
-    let (mut seen, mut begun, until) = (0, false, Instant::now() + PATIENCE);
+/// Watches it until it is in a step that is worth it, and a while longer. False if it got to the end, which before its
+/// beginning is that of another walk.
+fn doomed(process: &Process, mut begun: bool, worth: impl Fn(&str) -> bool, stay: usize) -> bool {
+    let (mut seen, until) = (0, Instant::now() + PATIENCE);
     while Instant::now() < until {
         std::thread::park_timeout(GLANCE);
         match process.last_word() {
