@@ -6,7 +6,8 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 readonly VERSION=4.32.5 SEED=59 EXAMPLES=${EXAMPLES:-12}
-target=${CARGO_TARGET_DIR:-target}
+document=$PWD/openapi.json
+target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 python=$target/schemathesis/bin/python
 
 if [ ! -x "$python" ]; then
@@ -19,7 +20,7 @@ state=$(mktemp -d)
 chmod 711 "$state"
 "$target/debug/gpuaas-dev" --state "$state/dev" run --node sim:cpu >"$state/log" 2>&1 &
 dev=$!
-trap 'kill $dev 2>/dev/null || true; wait $dev 2>/dev/null || true; rm -rf "$state"' EXIT
+trap 'kill $dev 2>/dev/null || true; wait $dev 2>/dev/null || true; cd /; rm -rf "$state"' EXIT
 for _ in $(seq 600); do
   [ -s "$state/dev/dev.json" ] && break
   kill -0 "$dev" 2>/dev/null || { cat "$state/log" >&2; exit 1; }
@@ -32,11 +33,13 @@ curl -fsS -X POST "$url/v1/tokens" -H "authorization: Bearer $operator" -H 'cont
   -d '{"name":"tenant","scopes":["project"],"days":1}' >"$state/tenant.json"
 tenant=$(field "$state/tenant.json" secret)
 
+# What it remembers between runs goes with the state.
+cd "$state"
 failed=0
 for who in operator tenant; do
   echo "== schemathesis as $who"
   # Streams go on for as long as somebody listens; their answers have tests of their own.
-  "$target/schemathesis/bin/schemathesis" run openapi.json --url "$url" --seed "$SEED" --max-examples "$EXAMPLES" \
+  "$target/schemathesis/bin/schemathesis" run "$document" --url "$url" --seed "$SEED" --max-examples "$EXAMPLES" \
     --header "authorization: Bearer ${!who}" --phases coverage,fuzzing --workers 2 --no-shrink --warnings off \
     --exclude-path-regex '/events$' --request-timeout 30 --continue-on-failure \
     --checks not_a_server_error,status_code_conformance,content_type_conformance,response_headers_conformance,response_schema_conformance \
