@@ -34,7 +34,7 @@ pub async fn send(db: Db, stop: CancellationToken) {
             Ok(()) => {
                 pause = RETRY_FIRST;
                 // After, not before: the first of many is heard at once, the others share the next one.
-                tokio::time::sleep(COALESCE).await;
+                breathe(&wake).await;
             }
             Err(error) => {
                 tracing::warn!(%error, "wake-up not sent; others will find the work by their sweep until it is");
@@ -51,6 +51,21 @@ pub async fn send(db: Db, stop: CancellationToken) {
             }
         }
     }
+}
+
+/// The pause between two NOTIFYs. News of stamped events does not wait for it: it comes right behind the wake-up that
+/// asked for the stamp, and the relay paces it already.
+async fn breathe(wake: &Wake) {
+    let mut over = std::pin::pin!(tokio::time::sleep(COALESCE));
+    let stamped = || wake.inner.dirty[Topic::Events as usize].load(std::sync::atomic::Ordering::SeqCst);
+    loop {
+        tokio::select! {
+            () = &mut over => break,
+            () = wake.inner.unsent.notified() => if stamped() { break },
+        }
+    }
+    // What was raised meanwhile still has to be sent; a ring too many finds nothing to send.
+    wake.inner.unsent.notify_one();
 }
 
 async fn notify(
