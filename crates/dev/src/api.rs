@@ -104,6 +104,18 @@ impl Api {
         if let Some(body) = body {
             request = request.json(body)?;
         }
+        // A stream goes on for as long as somebody listens; that it opens, and its first words, are the answer.
+        if path.split('?').next().is_some_and(|path| path.ends_with("/events")) {
+            let begun = request.hold().await?;
+            return match begun {
+                Ok(mut held) => Ok(Response {
+                    status: StatusCode::OK,
+                    headers: http::HeaderMap::new(),
+                    body: held.piece().await?.unwrap_or_default(),
+                }),
+                Err(refused) => Ok(refused),
+            };
+        }
         Ok(request.send().await?)
     }
 }
