@@ -9,6 +9,7 @@ function machine_is_clean() a3e6483cad5f93505615d6ef3874eba0
 function machine_is_cleaned_by_proof() d3df8b961f719d284c660f2ab6e8dc5c
 function project_keeps_owner() 975c29ad7aaa4a7ff325997376949653
 function slot_fits(slot,text,bigint,bigint,bigint,boolean) 01f2650167c122d51e2a60f4474d6fd7
+grant delete, insert, select on browser_session to gpuaas_app
 grant delete, insert, select on idempotency to gpuaas_app
 grant delete, insert, select on outbox to gpuaas_app
 grant delete, insert, select on project_member to gpuaas_app
@@ -35,6 +36,7 @@ grant insert, select on project to gpuaas_app
 grant insert, select on sku to gpuaas_app
 grant insert, select on sku_version to gpuaas_app
 grant insert, select on trust_bundle to gpuaas_app
+grant insert, select on user_identity to gpuaas_app
 grant insert, select on workflow_step to gpuaas_app
 grant insert, select, update on allocation to gpuaas_app
 grant insert, select, update on api_token to gpuaas_app
@@ -60,9 +62,11 @@ grant select on usage_span to gpuaas_app
 grant update (allocations, max_ttl_hours, slots, slots_per_sku, spend_per_day_micro, terminals, version) on quota to gpuaas_app
 grant update (approved_at, approved_by, baseline, blockers, dirty_op, disk_gone_at, fault, fault_detail, fault_since, gpu, lease_id, mac_address, memory_mib, numa_node, nvme_device, private_ip, quarantine_no, seen_at, slot_index, state, state_reason, state_since, vcpu_count, version, warnings) on slot to gpuaas_app
 grant update (cleaned_at, cleaned_by) on machine_dirt to gpuaas_app
+grant update (email, judged_at) on user_identity to gpuaas_app
 grant update (end_reason, ended_at) on lease to gpuaas_app
 grant update (ended_at, ended_by) on slot_quarantine to gpuaas_app
 grant update (ended_at, ended_by, ended_kind, ended_op) on slot_dirt to gpuaas_app
+grant update (ended_at, last_used_at) on browser_session to gpuaas_app
 grant update (images, version, visible) on sku to gpuaas_app
 grant update (proven_until) on usage_span to gpuaas_app
 grant update (published_at, seq) on outbox to gpuaas_app
@@ -166,15 +170,20 @@ table api_token column expires_at timestamp with time zone not null
 table api_token column id uuid not null
 table api_token column last_used_at timestamp with time zone
 table api_token column name text not null
+table api_token column project_id uuid
+table api_token column project_role text
 table api_token column revoked_at timestamp with time zone
 table api_token column scopes text[] not null
 table api_token column sha256 bytea not null
 table api_token column user_id uuid not null
 table api_token constraint api_token_name_check CHECK (((length(name) >= 1) AND (length(name) <= 128)))
 table api_token constraint api_token_pkey PRIMARY KEY (id)
+table api_token constraint api_token_project CHECK ((((project_id IS NULL) AND (project_role IS NULL)) OR ((project_id IS NOT NULL) AND (project_role = ANY (ARRAY['viewer'::text, 'member'::text, 'admin'::text, 'owner'::text])) AND (scopes = '{project}'::text[]))))
+table api_token constraint api_token_project_id_fkey FOREIGN KEY (project_id) REFERENCES project(id)
 table api_token constraint api_token_sha256_check CHECK ((length(sha256) = 32))
 table api_token constraint api_token_sha256_key UNIQUE (sha256)
 table api_token constraint api_token_user_id_fkey FOREIGN KEY (user_id) REFERENCES app_user(id)
+table api_token index CREATE INDEX api_token_by_project ON public.api_token USING btree (project_id, created_at) WHERE (project_id IS NOT NULL)
 table api_token index CREATE INDEX api_token_by_user ON public.api_token USING btree (user_id, created_at)
 table api_token index CREATE UNIQUE INDEX api_token_pkey ON public.api_token USING btree (id)
 table api_token index CREATE UNIQUE INDEX api_token_sha256_key ON public.api_token USING btree (sha256)
@@ -230,6 +239,21 @@ table audit_seal constraint audit_seal_pos_check CHECK ((pos > 0))
 table audit_seal index CREATE UNIQUE INDEX audit_seal_audit_id_key ON public.audit_seal USING btree (audit_id)
 table audit_seal index CREATE UNIQUE INDEX audit_seal_pkey ON public.audit_seal USING btree (pos)
 table audit_seal owner gpuaas_owner
+table browser_session column created_at timestamp with time zone not null
+table browser_session column ended_at timestamp with time zone
+table browser_session column ends_at timestamp with time zone not null
+table browser_session column id uuid not null
+table browser_session column last_used_at timestamp with time zone not null
+table browser_session column sha256 bytea not null
+table browser_session column user_id uuid not null
+table browser_session constraint browser_session_pkey PRIMARY KEY (id)
+table browser_session constraint browser_session_sha256_check CHECK ((length(sha256) = 32))
+table browser_session constraint browser_session_sha256_key UNIQUE (sha256)
+table browser_session constraint browser_session_user_id_fkey FOREIGN KEY (user_id) REFERENCES app_user(id)
+table browser_session index CREATE INDEX browser_session_by_user ON public.browser_session USING btree (user_id, ends_at)
+table browser_session index CREATE UNIQUE INDEX browser_session_pkey ON public.browser_session USING btree (id)
+table browser_session index CREATE UNIQUE INDEX browser_session_sha256_key ON public.browser_session USING btree (sha256)
+table browser_session owner gpuaas_owner
 table certificate column created_at timestamp with time zone not null
 table certificate column ends_at timestamp with time zone
 table certificate column epoch bigint
@@ -834,6 +858,19 @@ table usage_span index CREATE INDEX usage_span_once ON public.usage_span USING g
 table usage_span index CREATE UNIQUE INDEX usage_span_open ON public.usage_span USING btree (allocation_id) WHERE (end_reason IS NULL)
 table usage_span index CREATE UNIQUE INDEX usage_span_pkey ON public.usage_span USING btree (id)
 table usage_span owner gpuaas_owner
+table user_identity column created_at timestamp with time zone not null
+table user_identity column email text
+table user_identity column issuer text not null
+table user_identity column judged_at timestamp with time zone not null
+table user_identity column subject text not null
+table user_identity column user_id uuid not null
+table user_identity constraint user_identity_issuer_check CHECK (((length(issuer) >= 1) AND (length(issuer) <= 2048)))
+table user_identity constraint user_identity_pkey PRIMARY KEY (issuer, subject)
+table user_identity constraint user_identity_subject_check CHECK (((length(subject) >= 1) AND (length(subject) <= 255)))
+table user_identity constraint user_identity_user_id_fkey FOREIGN KEY (user_id) REFERENCES app_user(id)
+table user_identity index CREATE INDEX user_identity_by_user ON public.user_identity USING btree (user_id)
+table user_identity index CREATE UNIQUE INDEX user_identity_pkey ON public.user_identity USING btree (issuer, subject)
+table user_identity owner gpuaas_owner
 table workflow column allocation_id uuid not null
 table workflow column cancel_at timestamp with time zone
 table workflow column created_at timestamp with time zone not null

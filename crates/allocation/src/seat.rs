@@ -42,7 +42,7 @@ impl Seat {
         .await?;
         let (role,) = row.ok_or(Code::NotFound)?;
         let role = match role.filter(|_| principal.may(Scope::Project)) {
-            Some(word) => Some(word.parse().map_err(ApiError::internal)?),
+            Some(word) => principal.seat_in(project, word.parse().map_err(ApiError::internal)?),
             None => None,
         };
         if role.is_none() && !looks(principal) {

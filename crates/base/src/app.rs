@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
+use crate::auth::oidc::Oidc;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::db::Db;
@@ -33,6 +34,8 @@ pub struct App {
     pub readiness: Readiness,
     pub rates: Rates,
     pub streams: Streams,
+    /// Who else may say who somebody is.
+    pub oidc: Option<Oidc>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -47,13 +50,15 @@ pub enum OpenError {
     RoleTooStrong,
     #[error("the installation cannot be read")]
     Installation(#[source] sqlx::Error),
+    #[error("the identity provider cannot be used as configured: {0:#}")]
+    Provider(anyhow::Error),
 }
 
 impl OpenError {
     pub const fn code(&self) -> model::signal::Code {
         use model::signal::Code;
         match self {
-            OpenError::NoDatabase | OpenError::RoleTooStrong => Code::ConfigInvalid,
+            OpenError::NoDatabase | OpenError::RoleTooStrong | OpenError::Provider(_) => Code::ConfigInvalid,
             OpenError::Unreachable(_) | OpenError::Installation(_) => Code::DatabaseUnavailable,
             OpenError::Schema(_) => Code::SchemaMismatch,
         }
@@ -89,16 +94,17 @@ impl App {
         if strong {
             return Err(OpenError::RoleTooStrong);
         }
-        Self::with(db, config).await.map_err(OpenError::Installation)
+        Self::with(db, config).await
     }
 
     /// Around a database that is connected and migrated already.
-    pub async fn with(db: Db, config: Config) -> sqlx::Result<Self> {
-        let installation = ensure_installation(&db).await?;
+    pub async fn with(db: Db, config: Config) -> Result<Self, OpenError> {
+        let installation = ensure_installation(&db).await.map_err(OpenError::Installation)?;
         Ok(Self {
             clock: db.clock().clone(),
             wake: db.wake().clone(),
-            bus: Bus::open(db.clone()).await?,
+            bus: Bus::open(db.clone()).await.map_err(OpenError::Installation)?,
+            oidc: Oidc::of(&config, db.clock()).map_err(OpenError::Provider)?,
             rates: Rates::new(&config),
             config: Arc::new(config),
             installation: installation.id.into(),

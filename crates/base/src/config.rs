@@ -32,6 +32,21 @@ pub struct Config {
     pub public_cert_file: Option<PathBuf>,
     pub public_key_file: Option<PathBuf>,
     pub behind_edge: bool,
+    pub public_url: String,
+    pub oidc_issuer: Option<String>,
+    pub oidc_ca_file: Option<PathBuf>,
+    pub oidc_client_id: Option<String>,
+    pub oidc_client_secret: Option<HiddenText>,
+    pub oidc_audience: Option<String>,
+    pub oidc_cli_client_id: Option<String>,
+    pub oidc_scopes: Vec<String>,
+    pub oidc_name_claim: String,
+    pub oidc_email_claim: String,
+    pub oidc_role_claim: Option<String>,
+    #[serde(default)]
+    pub oidc_role_map: Vec<String>,
+    pub session_idle_s: u64,
+    pub session_life_s: u64,
     pub listen_node: SocketAddr,
     pub listen_enrol: SocketAddr,
     pub listen_metrics: SocketAddr,
@@ -93,6 +108,27 @@ impl DatabaseUrl {
 impl std::fmt::Debug for DatabaseUrl {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("DatabaseUrl(…)")
+    }
+}
+
+/// A secret that does not print itself.
+#[derive(Clone, PartialEq, Eq, Deserialize)]
+#[serde(transparent)]
+pub struct HiddenText(String);
+
+impl HiddenText {
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl std::fmt::Debug for HiddenText {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("HiddenText(…)")
     }
 }
 

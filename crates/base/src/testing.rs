@@ -13,6 +13,7 @@ use crate::db::{APP, Db, OWNER};
 
 mod cluster;
 mod eventually;
+pub mod issuer;
 
 pub use cluster::socket_dir;
 pub use eventually::eventually;

@@ -8,6 +8,7 @@ use model::signal::Code;
 use serde::Serialize;
 use serde_json::{Value, json};
 use uuid::Uuid;
+pub(crate) use wire::form::encode;
 use wire::http::{Error, ErrorKind, Held, RequestBuilder};
 
 use crate::authorities;
@@ -233,23 +234,4 @@ fn broken(url: &str, error: &Error) -> Failure {
         failure = failure.hint("for a private CA give --ca-file, GPUAAS_CA_FILE or `ca_file` in the profile");
     }
     failure
-}
-
-/// Percent-encoding for one value in a path or query.
-pub(crate) fn encode(text: &str) -> String {
-    text.bytes()
-        .map(|byte| match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => char::from(byte).to_string(),
-            other => format!("%{other:02X}"),
-        })
-        .collect()
-}
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn a_value_cannot_leave_its_place() {
-        assert_eq!(super::encode("a/b?c&d=é"), "a%2Fb%3Fc%26d%3D%C3%A9");
-        assert_eq!(super::encode("node_k3v9q2.A~-"), "node_k3v9q2.A~-");
-    }
 }

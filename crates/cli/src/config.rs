@@ -19,7 +19,7 @@ use crate::output::Format;
 use crate::secret::Secret;
 
 /// Every variable that this program looks at, and nothing else.
-const VARIABLES: [&str; 11] = [
+const VARIABLES: [&str; 14] = [
     "GPUAAS_URL",
     "GPUAAS_TOKEN",
     "GPUAAS_PROFILE",
@@ -28,6 +28,9 @@ const VARIABLES: [&str; 11] = [
     "GPUAAS_DEV_STATE",
     "HOME",
     "NO_COLOR",
+    "SSH_CLIENT",
+    "SSH_CONNECTION",
+    "SSH_TTY",
     "TERM",
     "XDG_CONFIG_HOME",
     "XDG_STATE_HOME",

@@ -2,7 +2,7 @@
 //! or a name. Looked up in the caller's own list, because the API takes exact ids only. Refuses to guess: two that
 //! fit are an error that shows both.
 
-use model::id::{AllocationId, KeyId, NodeId, ProjectId, SkuId, SlotId, TaskId, TokenId};
+use model::id::{AllocationId, KeyId, NodeId, ProjectId, SkuId, SlotId, TaskId, TokenId, UserId};
 use model::signal::Code;
 use serde_json::Value;
 
@@ -21,6 +21,7 @@ pub(crate) enum Noun {
     Slot,
     Task,
     Token,
+    User,
 }
 
 /// Kinds of ids that a person may hold in the hand, to say clearly which one this is.
@@ -55,6 +56,7 @@ impl Noun {
             Self::Slot => SlotId::PREFIX,
             Self::Task => TaskId::PREFIX,
             Self::Token => TokenId::PREFIX,
+            Self::User => UserId::PREFIX,
         }
     }
 
@@ -68,6 +70,7 @@ impl Noun {
             Self::Slot => "slot",
             Self::Task => "task",
             Self::Token => "token",
+            Self::User => "user",
         }
     }
 
@@ -81,12 +84,13 @@ impl Noun {
             Self::Slot => "/v1/slots",
             Self::Task => "/v1/tasks",
             Self::Token => "/v1/tokens",
+            Self::User => "/v1/users",
         }
     }
 
     const fn has_names(self) -> bool {
         match self {
-            Self::Allocation | Self::Key | Self::Node | Self::Project | Self::Sku | Self::Token => true,
+            Self::Allocation | Self::Key | Self::Node | Self::Project | Self::Sku | Self::Token | Self::User => true,
             Self::Slot | Self::Task => false,
         }
     }
@@ -101,6 +105,7 @@ impl Noun {
             Self::Slot => text.parse::<SlotId>().is_ok(),
             Self::Task => text.parse::<TaskId>().is_ok(),
             Self::Token => text.parse::<TokenId>().is_ok(),
+            Self::User => text.parse::<UserId>().is_ok(),
         }
     }
 }
@@ -172,12 +177,17 @@ fn is_tail(text: &str) -> bool {
 
 /// The exact id of what was typed.
 pub(crate) async fn resolve(client: &Client, noun: Noun, typed: &str) -> Result<String, Failure> {
+    resolve_in(client, noun, noun.path(), typed).await
+}
+
+/// The same, looked up in a list of its own.
+pub(crate) async fn resolve_in(client: &Client, noun: Noun, list: &str, typed: &str) -> Result<String, Failure> {
     let (tail, name) = match read(noun, typed)? {
         Typed::Full => return Ok(typed.to_owned()),
         Typed::Tail { tail, or_name } => (Some(tail), or_name.then_some(typed)),
         Typed::Name => (None, Some(typed)),
     };
-    let list = client.list(noun.path(), &[], REACH).await?;
+    let list = client.list(list, &[], REACH).await?;
     let items = list
         .get("items")
         .and_then(Value::as_array)

@@ -29,6 +29,7 @@ mod task;
 mod thread;
 mod token;
 mod trust;
+mod user;
 mod version;
 
 use std::ffi::OsString;
@@ -121,9 +122,12 @@ enum Noun {
     /// Who did what, and proof that nobody rewrote it
     #[command(subcommand)]
     Audit(audit::Verb),
-    /// Operators' API tokens
+    /// API tokens: yours, and your projects'
     #[command(subcommand)]
     Token(token::Verb),
+    /// People, and the platform roles they hold
+    #[command(subcommand)]
+    User(user::Verb),
     /// Who you are to the server
     #[command(subcommand)]
     Auth(auth::Verb),
@@ -169,6 +173,7 @@ pub async fn run(args: impl IntoIterator<Item = impl Into<OsString>>, mut env: E
         Noun::Trust(verb) => trust::run(verb, &mut session).await,
         Noun::Audit(verb) => audit::run(verb, &mut session).await,
         Noun::Token(verb) => token::run(verb, &mut session).await,
+        Noun::User(verb) => user::run(verb, &mut session).await,
         Noun::Auth(verb) => auth::run(verb, &mut session).await,
         Noun::Config(verb) => settings::run(verb, &mut session),
         Noun::Explain(explain) => explain.run(&mut session),

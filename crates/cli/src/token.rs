@@ -1,11 +1,13 @@
-//! `gpuaas token`: operators' tokens. The secret is shown once, when it is made.
+//! `gpuaas token`: your tokens, and those of a project, which work in that project only. The secret is shown once, when
+//! it is made.
 
 use clap::Subcommand;
-use model::api::{Scope, TokenCreate};
+use model::api::{ProjectTokenCreate, Scope, TokenCreate};
+use model::state::ProjectRole;
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
-use crate::ids::{Noun, resolve};
+use crate::ids::{Noun, resolve, resolve_in};
 use crate::output::Format;
 use crate::output::column::{Kind, View, col, extra};
 use crate::output::text;
@@ -20,6 +22,8 @@ pub(crate) const VIEW: View = View {
         col("last_used", "last_used_at", Kind::Since),
         col("age", "created_at", Kind::Since),
         extra("user", "user_id", Kind::Id),
+        extra("project", "project_id", Kind::Id),
+        extra("role", "project_role", Kind::Text),
     ],
     key: "id",
 };
@@ -31,15 +35,32 @@ pub(crate) enum Verb {
     List {
         #[command(flatten)]
         limit: Limit,
+        /// Those of a project, by id or name
+        #[arg(long)]
+        project: Option<String>,
     },
     /// Make a token and show its secret, once
-    #[command(after_help = "Example:  gpuaas token create ci --scope operator --days 30 | cut -f2")]
+    #[command(
+        after_help = "Examples:\n  gpuaas token create ci --scope operator --days 30 | cut -f2\n  \
+                            gpuaas token create ci --project demo --role member"
+    )]
     Create {
         /// To recognise it by
         name: String,
         /// What it may do: admin, operator, support, auditor, finance or project; several with commas
-        #[arg(long = "scope", value_delimiter = ',', required = true, value_name = "SCOPE")]
+        #[arg(
+            long = "scope",
+            value_delimiter = ',',
+            required_unless_present = "project",
+            value_name = "SCOPE"
+        )]
         scopes: Vec<Scope>,
+        /// For this project only, by id or name
+        #[arg(long, conflicts_with = "scopes", requires = "role")]
+        project: Option<String>,
+        /// Its role there, not above your own: viewer, member, admin or owner
+        #[arg(long, requires = "project")]
+        role: Option<ProjectRole>,
         /// How long it lives
         #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=365))]
         days: u32,
@@ -49,6 +70,9 @@ pub(crate) enum Verb {
     Remove {
         /// An id or a name
         token: String,
+        /// One of this project's
+        #[arg(long)]
+        project: Option<String>,
         /// Do not ask
         #[arg(long, short)]
         yes: bool,
@@ -57,27 +81,46 @@ pub(crate) enum Verb {
 
 pub(crate) async fn run(verb: Verb, session: &mut Session) -> Result<(), Failure> {
     match verb {
-        Verb::List { limit } => session.list(Noun::Token.path(), &[], &limit, &VIEW).await,
-        Verb::Create { name, scopes, days } => {
-            let created = session
-                .client()?
-                .post(Noun::Token.path(), &TokenCreate { name, scopes, days })
-                .await?;
+        Verb::List { limit, project } => {
+            let path = place(session, project.as_deref()).await?;
+            session.list(&path, &[], &limit, &VIEW).await
+        }
+        Verb::Create {
+            name,
+            scopes,
+            project,
+            role,
+            days,
+        } => {
+            let path = place(session, project.as_deref()).await?;
+            let client = session.client()?;
+            let created = match role {
+                Some(role) => client.post(&path, &ProjectTokenCreate { name, role, days }).await?,
+                None => client.post(&path, &TokenCreate { name, scopes, days }).await?,
+            };
             show_created(session, &created)
         }
-        Verb::Remove { token, yes } => {
+        Verb::Remove { token, project, yes } => {
+            let path = place(session, project.as_deref()).await?;
             let client = session.client()?;
-            let id = resolve(&client, Noun::Token, &token).await?;
+            let id = resolve_in(&client, Noun::Token, &path, &token).await?;
             session.confirm(
                 yes,
                 &format!("revoke token {} ({})", text::plain(&token), text::short_id(&id)),
             )?;
-            let answer = client
-                .post(&format!("{}/{id}/revoke", Noun::Token.path()), &json!({}))
-                .await?;
+            let answer = client.post(&format!("{path}/{id}/revoke"), &json!({})).await?;
             done(session, &id, "revoked", &answer)
         }
     }
+}
+
+/// Where the tokens are that are meant.
+async fn place(session: &mut Session, project: Option<&str>) -> Result<String, Failure> {
+    let Some(project) = project else {
+        return Ok(Noun::Token.path().to_owned());
+    };
+    let id = resolve(&session.client()?, Noun::Project, project).await?;
+    Ok(format!("{}/{id}/tokens", Noun::Project.path()))
 }
 
 fn show_created(session: &mut Session, created: &Value) -> Result<(), Failure> {

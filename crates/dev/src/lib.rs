@@ -18,6 +18,7 @@ pub mod images;
 pub mod key_rotations;
 pub mod killer;
 pub mod parts;
+mod people;
 pub mod platform;
 pub mod proxy;
 pub mod replica;

@@ -3,6 +3,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::Context;
 use base::config::{Config, DatabaseUrl};
@@ -16,6 +17,9 @@ use wire::stop::Stop;
 
 use crate::front::Front;
 
+/// A last word on every replica's settings.
+pub type Tune = Arc<dyn Fn(&mut Config) + Send + Sync>;
+
 /// What a platform stands on.
 #[derive(Clone)]
 pub struct Ground {
@@ -26,7 +30,7 @@ pub struct Ground {
     /// Wanted ports for public, node and enrolment; 0 or a taken one means any.
     pub ports: [u16; 3],
     pub replicas: usize,
-    pub tune: fn(&mut Config),
+    pub tune: Tune,
 }
 
 pub struct Platform {
@@ -102,11 +106,9 @@ impl Platform {
             stop: self.stop.child(),
             tracker: TaskTracker::new(),
         };
-        let app = App::open(
-            config(&self.ground, &self.node_url, &self.enrol_url),
-            self.ground.clock.clone(),
-        )
-        .await?;
+        let public = ports.public.local_addr()?;
+        let config = config(&self.ground, public, &self.node_url, &self.enrol_url);
+        let app = App::open(config, self.ground.clock.clone()).await?;
         app.spawn_loops(&replica.tracker, &replica.stop.token());
         if first {
             fleet::trust::init(&app, &self.ground.keys_dir, true).await?;
@@ -161,12 +163,13 @@ impl Platform {
     }
 }
 
-fn config(ground: &Ground, node_url: &str, enrol_url: &str) -> Config {
+fn config(ground: &Ground, public: SocketAddr, node_url: &str, enrol_url: &str) -> Config {
     let mut config = Config::defaults();
     config.database_owner_url = Some(DatabaseUrl::new(ground.owner_url.clone()));
     config.database_url = Some(DatabaseUrl::new(ground.app_url.clone()));
     config.keys_dir.clone_from(&ground.keys_dir);
     config.images_dir = images_dir(&ground.keys_dir);
+    config.public_url = format!("http://{public}");
     node_url.clone_into(&mut config.node_url);
     enrol_url.clone_into(&mut config.enrol_url);
     config.dev = true;
@@ -183,7 +186,7 @@ async fn bind_all([public, node, enrol]: [u16; 3]) -> anyhow::Result<Ports> {
 }
 
 /// The wanted port, or the next free one; loopback only, always.
-async fn bind(wanted: u16) -> anyhow::Result<TcpListener> {
+pub(crate) async fn bind(wanted: u16) -> anyhow::Result<TcpListener> {
     let loopback = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     if wanted != 0 {
         for port in wanted..wanted.saturating_add(20) {

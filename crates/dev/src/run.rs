@@ -3,6 +3,7 @@
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
@@ -17,6 +18,7 @@ use wire::stop::Stop;
 
 use crate::api::Api;
 use crate::images::Operators;
+use crate::people;
 use crate::platform::{Ground, Platform, keys_dir};
 use crate::simnode::{NodeDir, SimNode};
 use crate::state::{Running, StateDir};
@@ -53,7 +55,11 @@ pub async fn run(wish: Wish, stop: Stop) -> anyhow::Result<Ended> {
         "gpuaas-dev {}   DEV MODE · loopback only · not for production",
         env!("CARGO_PKG_VERSION")
     ));
-    let (managed, ground) = database(&wish, &state).await?;
+    let people = people::provider().await?;
+    let about = format!("SIMULATED provider at {}, asks for no password", people.url());
+    done("people", &about, began);
+    let (managed, mut ground) = database(&wish, &state).await?;
+    ground.tune = people::believed(&people);
     let mut platform = start_platform(&ground).await?;
     let api = Api::new(&platform.public_urls[0], &token(&platform.apps[0]).await?)?;
     images(&ground, &platform, &api).await;
@@ -103,7 +109,7 @@ async fn database(wish: &Wish, state: &StateDir) -> anyhow::Result<(Option<Manag
         clock: Clock::real(),
         ports: [8080, 9443, 9444],
         replicas: 1,
-        tune: |_| {},
+        tune: Arc::new(|_| {}),
     };
     if let Some((owner, app)) = &wish.database_url {
         done("database", "yours, by URL", since);

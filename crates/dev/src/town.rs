@@ -2,6 +2,7 @@
 //! role, and real agents on pretended hosts, each in processes of its own. When it goes it leaves nothing.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use base::auth::{Scope, bootstrap_admin, token_create, user_create};
@@ -42,7 +43,7 @@ impl Town {
         Self::tuned(exe, tune).await
     }
 
-    pub async fn tuned(exe: &str, tune: fn(&mut Config)) -> Self {
+    pub async fn tuned(exe: &str, tune: impl Fn(&mut Config) + Send + Sync + 'static) -> Self {
         Self::at(exe, Clock::real(), tune).await
     }
 
@@ -53,7 +54,7 @@ impl Town {
     }
 
     /// With a clock of the test's own. Hosts keep the machine's time, so only played ones live in such a town.
-    pub async fn at(exe: &str, clock: Clock, tune: fn(&mut Config)) -> Self {
+    pub async fn at(exe: &str, clock: Clock, tune: impl Fn(&mut Config) + Send + Sync + 'static) -> Self {
         let db = TestDb::with_clock(clock).await;
         let dir = std::env::temp_dir().join(format!("town-{}", db.name()));
         std::fs::create_dir_all(&dir).expect("a temporary directory");
@@ -64,7 +65,7 @@ impl Town {
             clock: db.clock().clone(),
             ports: [0; 3],
             replicas: 2,
-            tune,
+            tune: Arc::new(tune),
         };
         let platform = Platform::start(&ground).await.expect("the platform starts");
         let admin = bootstrap_admin(&platform.apps[0].db, "ada")

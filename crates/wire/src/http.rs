@@ -6,6 +6,7 @@ mod error;
 mod held;
 mod stream;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,6 +23,7 @@ use rustls::ClientConfig;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::form;
 use connect::Connector;
 pub use error::{Error, ErrorKind};
 pub use held::Held;
@@ -177,6 +179,14 @@ impl<'a> RequestBuilder<'a> {
         Ok(self)
     }
 
+    /// As token endpoints want it.
+    pub fn form(mut self, pairs: &[(&str, &str)]) -> Self {
+        self.body = form::pairs(pairs).into();
+        let kind = HeaderValue::from_static("application/x-www-form-urlencoded");
+        self.headers.insert(CONTENT_TYPE, kind);
+        self
+    }
+
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
@@ -226,6 +236,20 @@ impl<'a> RequestBuilder<'a> {
         tokio::time::timeout(timeout, exchange)
             .await
             .map_err(|late| Error::new(ErrorKind::Timeout, late))?
+    }
+}
+
+/// May something secret be sent there? Over https, or in the clear on this very machine.
+pub fn keeps_secrets(url: &str) -> bool {
+    let Ok(uri) = url.parse::<Uri>() else {
+        return false;
+    };
+    let host = uri.host().unwrap_or_default().trim_matches(['[', ']']);
+    let here = host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
+    match uri.scheme_str() {
+        Some("https") => !host.is_empty(),
+        Some("http") => here,
+        _ => false,
     }
 }
 
@@ -294,5 +318,33 @@ impl Response {
 
     pub fn catalogue_version(&self) -> Option<u64> {
         self.text(header::CATALOGUE)?.parse().ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::keeps_secrets;
+
+    #[test]
+    fn plain_http_only_where_nobody_else_hears_it() {
+        let fine = [
+            "https://id.example/a",
+            "http://127.0.0.1:1/a",
+            "http://[::1]:1",
+            "http://localhost",
+        ];
+        for url in fine {
+            assert!(keeps_secrets(url), "{url}");
+        }
+        for url in [
+            "http://id.example",
+            "http://127.0.0.1.example",
+            "ftp://127.0.0.1",
+            "id.example",
+            "https://",
+            "",
+        ] {
+            assert!(!keeps_secrets(url), "{url}");
+        }
     }
 }

@@ -3,6 +3,7 @@
 //! signal. Refuses to decide who may do what: it hands over names, others judge them.
 
 pub mod connections;
+pub mod form;
 pub mod http;
 mod linger;
 pub mod pem;

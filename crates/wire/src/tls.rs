@@ -5,6 +5,7 @@ mod client;
 mod peer;
 mod pinned;
 mod server;
+mod system;
 
 use std::sync::Arc;
 
@@ -16,6 +17,7 @@ pub use client::client_config;
 pub use peer::{PeerCertificate, PeerCertificateError};
 pub use pinned::{PinnedCa, pinned_ca_client};
 pub use server::{ServerIdentity, server_config, server_config_with};
+pub use system::{SystemError, trusting};
 
 /// Why no configuration could be made from the given keys and certificates.
 #[derive(Debug, thiserror::Error)]

@@ -104,7 +104,7 @@ pub(super) fn check_ttl(ttl_s: Option<u64>) -> Answer<()> {
 
 /// The one that is named, or the only one that the caller is in.
 async fn project(fleet: &Fleet, principal: &Principal, wish: &AllocationCreate) -> Answer<ProjectId> {
-    if let Some(id) = wish.project {
+    if let Some(id) = wish.project.or(principal.confined.map(|confined| confined.project)) {
         return Ok(id);
     }
     match projects::first_two(fleet.app.db.read(), principal.user_id)

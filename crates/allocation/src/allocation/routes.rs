@@ -112,12 +112,13 @@ async fn list(
     Search(query): Search<ListQuery>,
 ) -> Answer<Json<Page<AllocationView>>> {
     let page = base::http::page(query.after.as_deref(), query.limit, "allocations", &fleet.app.cursors)?;
-    if let Some(project) = query.project {
+    let project = query.project.or(principal.confined.map(|confined| confined.project));
+    if let Some(project) = project {
         Seat::take(fleet.app.db.read(), &principal, project).await?;
     }
     let filter = Filter {
         of: (!looks(&principal)).then_some(principal.user_id),
-        project: query.project,
+        project,
         state: query.state,
         live: query.live.unwrap_or(false),
     };

@@ -82,6 +82,10 @@ async fn list(
     Search(query): Search<PageQuery>,
 ) -> Answer<Json<Page<ProjectView>>> {
     let page = query.page("projects", &fleet.app.cursors)?;
+    if let Some(confined) = principal.confined {
+        let items = vec![shown(&fleet, &principal, confined.project).await?];
+        return Ok(Json(Page { items, next: None }));
+    }
     let rows = store::list(fleet.app.db.read(), principal.user_id, looks(&principal), &page).await?;
     let place = |row: &ProjectRow| (row.created_at.into(), row.id);
     Ok(Json(page.answer(rows, "projects", &fleet.app.cursors, place, view)))

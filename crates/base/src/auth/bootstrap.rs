@@ -6,7 +6,7 @@ use model::signal::Code;
 use uuid::Uuid;
 
 use super::role::Scope;
-use super::token::{self, NewToken};
+use super::token::{self, NewToken, Wish};
 use super::user;
 use crate::db::{Db, Lock};
 use crate::http::ApiError;
@@ -52,7 +52,17 @@ pub async fn bootstrap_admin(db: &Db, name: &str) -> Result<NewToken, ApiError> 
     }
     user::insert(&mut change, id, name, &[Scope::Admin]).await?;
     change.also("token.create", id);
-    let token = token::insert(&mut change, id, "bootstrap", &[Scope::Admin], LIFE_S).await?;
+    let token = token::insert(
+        &mut change,
+        &Wish {
+            user: id,
+            name: "bootstrap",
+            scopes: &[Scope::Admin],
+            life_s: LIFE_S,
+            confined: None,
+        },
+    )
+    .await?;
     change.commit().await?;
     Ok(token)
 }

@@ -1,41 +1,64 @@
-//! Who is asking. People come with a token: 256 random bits, of which we keep only the digest. A token can do what it
-//! was made for and what its owner may still do, whichever is less, from the next request on. Node and process
-//! identities come from certificates and are checked by their listener, not here.
+//! Who is asking. People come with a token: 256 random bits, of which we keep only the digest; with what an identity
+//! provider signed for them; or in a browser that is signed in. A token can do what it was made for and what its owner
+//! may still do, whichever is less, from the next request on. Node and process identities come from certificates and
+//! are checked by their listener, not here.
 
 use std::net::IpAddr;
 
-use ::metrics::counter;
-use http::{HeaderMap, header};
-use model::id::{TokenId, UserId};
-use model::signal::Code;
+use model::id::{ProjectId, SessionId, TokenId, UserId};
+use model::state::ProjectRole;
 use model::time::Timestamp;
-use time::OffsetDateTime;
 
-use crate::app::App;
-use crate::http::{ApiError, correlation_id};
-use crate::metrics::AUTH_FAILURES;
+use crate::http::correlation_id;
 use crate::tx::{Actor, ActorKind};
 
+mod ask;
 mod bootstrap;
+pub mod oidc;
 mod role;
+pub mod session;
 mod token;
 mod user;
 
+pub use ask::authenticate;
+pub(crate) use ask::presented;
 pub use bootstrap::{admin_token, bootstrap_admin};
 pub use role::{Role, Scope, UnknownWord};
-pub use token::{NewToken, TokenRow, TokenSecret, token_by_secret, token_create, token_list, token_revoke};
-pub use user::{UserRow, user_create, user_disable, user_list, user_set_roles};
+pub use token::{
+    NewToken, TokenRow, TokenSecret, Whose, Wish, token_by_secret, token_create, token_list, token_make, token_revoke,
+};
+pub use user::{UserRow, user_change_role, user_create, user_disable, user_enable, user_list, user_set_roles};
 
-/// A person, known by a token.
+/// A person, known by what they showed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Principal {
     pub user_id: UserId,
     pub user_name: String,
-    pub token_id: TokenId,
+    pub credential: Credential,
     pub expires_at: Timestamp,
     pub address: Option<IpAddr>,
-    /// What this token may do right now.
+    /// Set: nothing exists for them but this.
+    pub confined: Option<Confined>,
+    /// What they may do right now.
     scopes: Vec<Scope>,
+}
+
+/// What a person showed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Credential {
+    /// A token of ours.
+    Token(TokenId),
+    /// The cookie of a browser.
+    Session(SessionId),
+    /// An access token of the identity provider.
+    Provider,
+}
+
+/// A token of a project works there only, and with this role at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Confined {
+    pub project: ProjectId,
+    pub role: ProjectRole,
 }
 
 impl Principal {
@@ -47,8 +70,24 @@ impl Principal {
         &self.scopes
     }
 
+    /// What is left of a role in a project for whoever shows this: none outside the project that a token is for.
+    pub fn seat_in(&self, project: ProjectId, role: ProjectRole) -> Option<ProjectRole> {
+        match self.confined {
+            None => Some(role),
+            Some(confined) if confined.project != project => None,
+            Some(confined) if (confined.role as u8) < role as u8 => Some(confined.role),
+            Some(_) => Some(role),
+        }
+    }
+
     pub fn actor(&self) -> Actor {
-        Actor::new(ActorKind::Token, self.token_id, correlation_id()).at(self.address)
+        let actor = match self.credential {
+            Credential::Token(id) => Actor::new(ActorKind::Token, id, correlation_id()),
+            Credential::Session(_) | Credential::Provider => {
+                Actor::new(ActorKind::User, self.user_id, correlation_id())
+            }
+        };
+        actor.at(self.address)
     }
 }
 
@@ -63,59 +102,6 @@ fn effective(token: &[Scope], user: &[Scope]) -> Vec<Scope> {
         .into_iter()
         .filter(|scope| covers(token, *scope) && covers(user, *scope))
         .collect()
-}
-
-/// Finds out who sent this request. Known tokens that no longer open anything leave an audit row; guesses are counted
-/// only, or a stranger could fill the audit.
-pub async fn authenticate(app: &App, headers: &HeaderMap, address: Option<IpAddr>) -> Result<Principal, ApiError> {
-    let found = look_up(app, headers, address).await;
-    if let Err(error) = &found {
-        counter!(AUTH_FAILURES, "code" => error.code.as_str()).increment(1);
-    }
-    found
-}
-
-async fn look_up(app: &App, headers: &HeaderMap, address: Option<IpAddr>) -> Result<Principal, ApiError> {
-    let value = headers.get(header::AUTHORIZATION).ok_or(Code::Unauthenticated)?;
-    let secret = bearer(value).ok_or(Code::TokenInvalid)?;
-    let row = token_by_secret(&app.db, &secret).await?.ok_or(Code::TokenInvalid)?;
-    let now = OffsetDateTime::from(app.clock.now());
-    let trouble = if row.revoked_at.is_some() || row.user_disabled_at.is_some() {
-        Some(Code::TokenInvalid)
-    } else if row.expires_at <= now {
-        Some(Code::TokenExpired)
-    } else {
-        None
-    };
-    if let Some(code) = trouble {
-        let actor = Actor::new(ActorKind::Token, TokenId::from(row.id), correlation_id()).at(address);
-        app.db.refusal(&actor, "token.use", TokenId::from(row.id), code).await?;
-        return Err(code.into());
-    }
-    token::mark_used(&app.db, &row, now).await?;
-    // Everybody may be in projects; what they may do there is each project's to say.
-    let mut roles = role::parse_all(&row.user_roles);
-    roles.push(Scope::Project);
-    Ok(Principal {
-        user_id: row.user_id.into(),
-        user_name: row.user_name,
-        token_id: row.id.into(),
-        expires_at: row.expires_at.into(),
-        address,
-        scopes: effective(&role::parse_all(&row.scopes), &roles),
-    })
-}
-
-/// The digest of the token in a request, if it has the shape of one. It may still open nothing.
-pub(crate) fn presented(headers: &HeaderMap) -> Option<model::digest::Sha256> {
-    bearer(headers.get(header::AUTHORIZATION)?).map(|secret| secret.sha256())
-}
-
-fn bearer(value: &http::HeaderValue) -> Option<TokenSecret> {
-    let (scheme, token) = value.to_str().ok()?.split_once(' ')?;
-    scheme
-        .eq_ignore_ascii_case("bearer")
-        .then(|| token.trim().parse().ok())?
 }
 
 #[cfg(test)]

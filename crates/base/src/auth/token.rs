@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use data_encoding::BASE64URL_NOPAD;
 use model::digest::Sha256;
-use model::id::{TokenId, UserId};
+use model::id::{ProjectId, TokenId, UserId};
 use model::signal::Code;
 use model::time::Timestamp;
 use sqlx::FromRow;
@@ -14,6 +14,7 @@ use subtle::ConstantTimeEq;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
+use super::Confined;
 use super::role::{Scope, words_of};
 use crate::db::Db;
 use crate::http::{ApiError, Page};
@@ -75,6 +76,8 @@ pub struct TokenRow {
     pub created_at: OffsetDateTime,
     pub last_used_at: Option<OffsetDateTime>,
     pub revoked_at: Option<OffsetDateTime>,
+    pub project_id: Option<Uuid>,
+    pub project_role: Option<String>,
 }
 
 /// A token just made: the only time its secret is seen.
@@ -89,7 +92,8 @@ pub async fn token_by_secret(db: &Db, secret: &TokenSecret) -> sqlx::Result<Opti
     let digest = secret.sha256();
     let row: Option<TokenRow> = sqlx::query_as(
         "select t.id, t.user_id, u.name as user_name, u.platform_roles as user_roles, u.disabled_at as user_disabled_at,
-                t.name, t.sha256, t.scopes, t.expires_at, t.created_at, t.last_used_at, t.revoked_at
+                t.name, t.sha256, t.scopes, t.expires_at, t.created_at, t.last_used_at, t.revoked_at,
+                t.project_id, t.project_role
          from api_token t join app_user u on u.id = t.user_id where t.sha256 = $1",
     )
     .bind(digest.as_bytes().as_slice())
@@ -97,6 +101,16 @@ pub async fn token_by_secret(db: &Db, secret: &TokenSecret) -> sqlx::Result<Opti
     .await?;
     // The index has compared already, in a time that tells of the digest only; this says it once more in constant time.
     Ok(row.filter(|row| bool::from(row.sha256.as_slice().ct_eq(digest.as_bytes()))))
+}
+
+/// What a new token is for.
+#[derive(Clone, Copy, Debug)]
+pub struct Wish<'a> {
+    pub user: UserId,
+    pub name: &'a str,
+    pub scopes: &'a [Scope],
+    pub life_s: i64,
+    pub confined: Option<Confined>,
 }
 
 /// Makes a token for `user`. Scopes that the user does not hold are allowed and do nothing: see `effective`.
@@ -108,27 +122,35 @@ pub async fn token_create(
     scopes: &[Scope],
     life_s: i64,
 ) -> Result<NewToken, ApiError> {
-    let mut change = db.change(actor, "token.create", user).await?;
-    let token = insert(&mut change, user, name, scopes, life_s).await?;
+    let wish = Wish {
+        user,
+        name,
+        scopes,
+        life_s,
+        confined: None,
+    };
+    token_make(db, actor, &wish).await
+}
+
+pub async fn token_make(db: &Db, actor: &Actor, wish: &Wish<'_>) -> Result<NewToken, ApiError> {
+    let mut change = match wish.confined {
+        Some(confined) => db.change(actor, "token.create", confined.project).await?,
+        None => db.change(actor, "token.create", wish.user).await?,
+    };
+    let token = insert(&mut change, wish).await?;
     change.commit().await?;
     Ok(token)
 }
 
 /// The same inside a change that does more.
-pub(super) async fn insert(
-    change: &mut crate::tx::Change,
-    user: UserId,
-    name: &str,
-    scopes: &[Scope],
-    life_s: i64,
-) -> Result<NewToken, ApiError> {
-    if name.is_empty() || name.len() > 128 {
+pub(super) async fn insert(change: &mut crate::tx::Change, wish: &Wish<'_>) -> Result<NewToken, ApiError> {
+    if wish.name.is_empty() || wish.name.len() > 128 {
         return Err(ApiError::field("name", "must be 1 to 128 bytes long"));
     }
-    if scopes.is_empty() {
+    if wish.scopes.is_empty() {
         return Err(ApiError::field("scopes", "must name at least one scope"));
     }
-    if !(60..=LIFE_MOST_S).contains(&life_s) {
+    if !(60..=LIFE_MOST_S).contains(&wish.life_s) {
         return Err(ApiError::field(
             "expires_in_s",
             format!("must be between 60 and {LIFE_MOST_S} seconds"),
@@ -138,22 +160,28 @@ pub(super) async fn insert(
     let token = NewToken {
         id: TokenId::new(),
         secret: TokenSecret::random(),
-        expires_at: at.plus_s(life_s),
+        expires_at: at.plus_s(wish.life_s),
     };
     sqlx::query(
-        "insert into api_token (id, user_id, name, sha256, scopes, expires_at, created_at) values ($1, $2, $3, $4, $5, $6, $7)",
+        "insert into api_token (id, user_id, name, sha256, scopes, expires_at, created_at, project_id, project_role)
+         values ($1, $2, $3, $4, $5, $6, $7, $8, $9)",
     )
     .bind(token.id.uuid())
-    .bind(user.uuid())
-    .bind(name)
+    .bind(wish.user.uuid())
+    .bind(wish.name)
     .bind(token.secret.sha256().as_bytes().as_slice())
-    .bind(words_of(scopes))
+    .bind(words_of(wish.scopes))
     .bind(OffsetDateTime::from(token.expires_at))
     .bind(OffsetDateTime::from(at))
+    .bind(wish.confined.map(|confined| confined.project.uuid()))
+    .bind(wish.confined.map(|confined| confined.role.as_str()))
     .execute(change.conn())
     .await
     .map_err(missing_user)?;
-    change.detail(serde_json::json!({ "token_id": token.id, "name": name, "scopes": words_of(scopes), "expires_at": token.expires_at }));
+    change.detail(serde_json::json!({
+        "token_id": token.id, "name": wish.name, "scopes": words_of(wish.scopes), "expires_at": token.expires_at,
+        "project_role": wish.confined.map(|confined| confined.role.as_str()),
+    }));
     Ok(token)
 }
 
@@ -164,32 +192,56 @@ fn missing_user(error: sqlx::Error) -> ApiError {
     if missing { Code::NotFound.into() } else { error.into() }
 }
 
-pub async fn token_list(db: &Db, page: &Page) -> sqlx::Result<Vec<TokenRow>> {
+/// Whose tokens are meant.
+#[derive(Clone, Copy, Debug)]
+pub enum Whose {
+    Everybodys,
+    Of(UserId),
+    OfProject(ProjectId),
+}
+
+impl Whose {
+    fn binds(self) -> (Option<Uuid>, Option<Uuid>) {
+        match self {
+            Self::Everybodys => (None, None),
+            Self::Of(user) => (Some(user.uuid()), None),
+            Self::OfProject(project) => (None, Some(project.uuid())),
+        }
+    }
+}
+
+pub async fn token_list(db: &Db, whose: Whose, page: &Page) -> sqlx::Result<Vec<TokenRow>> {
     let (at, id) = page.after_parts();
+    let (user, project) = whose.binds();
     sqlx::query_as(
         "select t.id, t.user_id, u.name as user_name, u.platform_roles as user_roles, u.disabled_at as user_disabled_at,
-                t.name, t.sha256, t.scopes, t.expires_at, t.created_at, t.last_used_at, t.revoked_at
+                t.name, t.sha256, t.scopes, t.expires_at, t.created_at, t.last_used_at, t.revoked_at,
+                t.project_id, t.project_role
          from api_token t join app_user u on u.id = t.user_id
-         where $1::timestamptz is null or (t.created_at, t.id) < ($1, $2)
+         where ($1::timestamptz is null or (t.created_at, t.id) < ($1, $2))
+           and ($4::uuid is null or t.user_id = $4) and ($5::uuid is null or t.project_id = $5)
          order by t.created_at desc, t.id desc limit $3",
     )
     .bind(at)
     .bind(id)
     .bind(page.fetch())
+    .bind(user)
+    .bind(project)
     .fetch_all(db.read())
     .await
 }
 
-/// From the next request on it opens nothing. Revoking twice is revoking once.
-pub async fn token_revoke(db: &Db, actor: &Actor, id: TokenId) -> Result<(), ApiError> {
+/// From the next request on it opens nothing. Revoking twice is revoking once. Another's token is not there.
+pub async fn token_revoke(db: &Db, actor: &Actor, whose: Whose, id: TokenId) -> Result<(), ApiError> {
     let mut change = db.change(actor, "token.revoke", id).await?;
     let at = OffsetDateTime::from(change.at());
-    let done = sqlx::query("update api_token set revoked_at = coalesce(revoked_at, $2) where id = $1")
-        .bind(id.uuid())
-        .bind(at)
-        .execute(change.conn())
-        .await?;
-    if done.rows_affected() == 0 {
+    let (user, project) = whose.binds();
+    let done = sqlx::query(
+        "update api_token set revoked_at = coalesce(revoked_at, $2)
+         where id = $1 and ($3::uuid is null or user_id = $3) and ($4::uuid is null or project_id = $4)",
+    );
+    let done = done.bind(id.uuid()).bind(at).bind(user).bind(project);
+    if done.execute(change.conn()).await?.rows_affected() == 0 {
         return Err(Code::NotFound.into());
     }
     change.commit().await?;

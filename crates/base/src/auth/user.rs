@@ -19,6 +19,9 @@ pub struct UserRow {
     pub created_at: OffsetDateTime,
     pub disabled_at: Option<OffsetDateTime>,
     pub version: i64,
+    /// As the identity provider says it, if one knows them.
+    pub email: Option<String>,
+    pub issuer: Option<String>,
 }
 
 pub async fn user_create(db: &Db, actor: &Actor, name: &str, roles: &[Scope]) -> Result<UserId, ApiError> {
@@ -74,7 +77,59 @@ pub async fn user_set_roles(db: &Db, actor: &Actor, id: UserId, roles: &[Scope])
     Ok(change.commit().await?)
 }
 
-/// All tokens of a disabled user stop working with the next request.
+/// Grants one platform role, or takes it away. Where a claim of the identity provider decides, it decides.
+pub async fn user_change_role(
+    db: &Db,
+    actor: &Actor,
+    id: UserId,
+    role: Scope,
+    granted: bool,
+    by_claim: bool,
+) -> Result<(), ApiError> {
+    let action = if granted { "user.grant" } else { "user.revoke" };
+    let mut change = db.change(actor, action, id).await?;
+    change.detail(serde_json::json!({ "platform_role": role.as_str() }));
+    if role == Scope::Project {
+        return Err(ApiError::field(
+            "role",
+            "everybody may be in projects; this is no platform role",
+        ));
+    }
+    let found: Option<bool> = sqlx::query_scalar(
+        "select exists (select from user_identity where user_id = u.id) from app_user u where u.id = $1 for update",
+    )
+    .bind(id.uuid())
+    .fetch_optional(change.conn())
+    .await?;
+    if found.ok_or(Code::NotFound)? && by_claim {
+        return Err(ApiError::new(Code::StateConflict)
+            .message("the identity provider's claim decides this person's platform roles")
+            .hint("change their groups there; see oidc_role_claim and oidc_role_map"));
+    }
+    sqlx::query(
+        "update app_user set version = version + 1, platform_roles = case when $3
+             then array_append(array_remove(platform_roles, $2), $2) else array_remove(platform_roles, $2) end
+         where id = $1",
+    )
+    .bind(id.uuid())
+    .bind(role.as_str())
+    .bind(granted)
+    .execute(change.conn())
+    .await?;
+    Ok(change.commit().await?)
+}
+
+/// Lets somebody disabled in again. Tokens that were not revoked work again too.
+pub async fn user_enable(db: &Db, actor: &Actor, id: UserId) -> Result<(), ApiError> {
+    let mut change = db.change(actor, "user.enable", id).await?;
+    let done = sqlx::query("update app_user set disabled_at = null, version = version + 1 where id = $1");
+    if done.bind(id.uuid()).execute(change.conn()).await?.rows_affected() == 0 {
+        return Err(Code::NotFound.into());
+    }
+    Ok(change.commit().await?)
+}
+
+/// All tokens and sessions of a disabled user stop working with the next request.
 pub async fn user_disable(db: &Db, actor: &Actor, id: UserId) -> Result<(), ApiError> {
     let mut change = db.change(actor, "user.disable", id).await?;
     let at = OffsetDateTime::from(change.at());
@@ -93,9 +148,11 @@ pub async fn user_disable(db: &Db, actor: &Actor, id: UserId) -> Result<(), ApiE
 pub async fn user_list(db: &Db, page: &Page) -> sqlx::Result<Vec<UserRow>> {
     let (at, id) = page.after_parts();
     sqlx::query_as(
-        "select id, name, platform_roles, created_at, disabled_at, version from app_user
-         where $1::timestamptz is null or (created_at, id) < ($1, $2)
-         order by created_at desc, id desc limit $3",
+        "select u.id, u.name, u.platform_roles, u.created_at, u.disabled_at, u.version, i.email, i.issuer
+         from app_user u left join lateral
+              (select email, issuer from user_identity where user_id = u.id order by created_at limit 1) i on true
+         where $1::timestamptz is null or (u.created_at, u.id) < ($1, $2)
+         order by u.created_at desc, u.id desc limit $3",
     )
     .bind(at)
     .bind(id)

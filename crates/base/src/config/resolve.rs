@@ -156,7 +156,13 @@ fn derive(settled: &mut Table, explained: &mut [Explained]) {
             .map_or(0, |address| address.port());
         format!("https://{host}:{port}")
     };
+    let scheme = if settled.contains_key("public_cert_file") {
+        "https"
+    } else {
+        "http"
+    };
     let derived = [
+        ("public_url", format!("{scheme}://{}", text(settled, "listen_public"))),
         ("keys_dir", below("keys")),
         ("images_dir", below("images")),
         ("node_url", url("listen_node")),

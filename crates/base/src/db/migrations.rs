@@ -31,4 +31,5 @@ migrations! {
     16 = "0016_as_promised",
     17 = "0017_machines",
     18 = "0018_events",
+    19 = "0019_sign_in",
 }

@@ -19,7 +19,8 @@ use super::route::{Access, RouteInfo};
 use super::shell::correlation_id;
 use super::version;
 use crate::app::App;
-use crate::auth::{self, Principal, Role};
+use crate::auth::session::same_origin;
+use crate::auth::{self, Credential, Principal, Role};
 use crate::tx::{Actor, ActorKind, Target};
 
 /// Who is at the other end of a mutually authenticated connection. The listener puts it into the request after it has
@@ -67,14 +68,30 @@ pub(super) async fn gate(State(gate): State<Arc<Gate>>, mut request: Request, ne
 
 async fn admit(gate: &Gate, request: &mut Request) -> Result<(), ApiError> {
     match gate.route.access {
-        Access::Public => gate.app.rates.take(Subject::address(address(request.extensions()))),
+        Access::Public => {
+            let sender = Subject::address(address(request.extensions()));
+            if gate.route.sign_in {
+                gate.app
+                    .rates
+                    .take(Subject::SignIn(gate.route.path, Box::new(sender.clone())))?;
+            }
+            gate.app.rates.take(sender)
+        }
         Access::Scopes(scopes) => {
             let address = address(request.extensions());
-            let (token, sender) = (auth::presented(request.headers()), Subject::address(address));
-            gate.app.rates.take_presented(token, sender.clone())?;
+            let shown = auth::presented(&gate.app, request.headers());
+            let sender = Subject::address(address);
+            gate.app.rates.take_presented(shown, sender.clone())?;
             let principal = auth::authenticate(&gate.app, request.headers(), address).await?;
-            gate.app.rates.opened(token, &sender);
-            if !scopes.iter().any(|scope| principal.may(*scope)) {
+            gate.app.rates.opened(shown, principal.user_id, &sender);
+            if let Credential::Session(_) = principal.credential
+                && let Err(foreign) = same_origin(&gate.app.config, request.method(), request.headers())
+            {
+                refuse(gate, &principal.actor(), foreign.code).await?;
+                return Err(foreign);
+            }
+            let confined = principal.confined.is_some() && !gate.route.in_project;
+            if confined || !scopes.iter().any(|scope| principal.may(*scope)) {
                 refuse(gate, &principal.actor(), Code::Forbidden).await?;
                 return Err(ApiError::new(Code::Forbidden));
             }
@@ -109,6 +126,18 @@ impl Peer {
             _ => ActorKind::Role,
         };
         Actor::new(kind, &self.id, correlation_id()).at(address)
+    }
+}
+
+/// Where a request came from, for handlers that nobody has to be known to.
+#[derive(Clone, Copy, Debug)]
+pub struct Sender(pub Option<IpAddr>);
+
+impl<S: Send + Sync> FromRequestParts<S> for Sender {
+    type Rejection = std::convert::Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Self::Rejection> {
+        Ok(Self(address(&parts.extensions)))
     }
 }
 

@@ -18,7 +18,7 @@ mod version;
 
 pub use body::{Body, Params, Search};
 pub use error::ApiError;
-pub use gate::Peer;
+pub use gate::{Peer, Sender};
 pub use health::{Readiness, health_router};
 pub use later::{later, settle};
 pub use openapi::{Info, openapi};

@@ -1,14 +1,15 @@
-//! How often one subject may ask: a bucket of tokens per credential, per node certificate, and per address for those
-//! who have shown neither. Kept in this process only and bounded in memory, so that asking it never costs more than
+//! How often one subject may ask: a bucket per person, per node certificate, and per address for those who have shown
+//! neither or want to sign in. Kept in this process only and bounded in memory, so that asking it never costs more than
 //! what it saves. It slows down one who asks too often; it decides nothing else and leaves no audit row.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use ::metrics::counter;
 use model::digest::Sha256;
+use model::id::UserId;
 use model::signal::Code;
 
 use super::error::ApiError;
@@ -17,18 +18,22 @@ use crate::metrics::HTTP_RATE_LIMITED;
 
 /// A bucket holds this many seconds of its rate: a burst after silence is no abuse.
 const BURST_S: f64 = 10.0;
+/// How often one address may begin to sign in within a minute.
+const SIGN_INS: f64 = 10.0;
 /// Subjects that are remembered; everybody beyond them shares one bucket.
 const SUBJECTS_MOST: usize = 50_000;
 
 /// Whom a request is counted against.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Subject {
-    /// The digest of a token that has opened something in this process.
-    Token(Sha256),
+    /// A person, by whatever has opened something in this process: many tokens are no more than one.
+    User(UserId),
     /// The serial of a certificate of ours: each has a bucket, so that a stolen one starves nobody but itself.
     Certificate(String),
     /// One who has shown nothing yet. An IPv6 customer has a whole /64.
     Address(IpAddr),
+    /// The same address at one of the doors for those who want to sign in.
+    SignIn(&'static str, Box<Subject>),
     /// Those whose address is not known, and those who are too many to be told apart.
     Others,
 }
@@ -47,7 +52,8 @@ impl Subject {
 
     const fn kind(&self) -> &'static str {
         match self {
-            Self::Token(_) => "token",
+            Self::User(_) => "user",
+            Self::SignIn(..) => "sign_in",
             Self::Certificate(_) => "certificate",
             Self::Address(_) => "address",
             Self::Others => "others",
@@ -65,6 +71,8 @@ struct Inner {
     certificate_per_s: f64,
     address_per_s: f64,
     buckets: Mutex<HashMap<Subject, Bucket>>,
+    /// Whose a credential is that has opened something.
+    owners: Mutex<HashMap<Sha256, UserId>>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -80,6 +88,7 @@ impl Rates {
             certificate_per_s: config.rate_node_per_s as f64,
             address_per_s: config.rate_address_per_s as f64,
             buckets: Mutex::default(),
+            owners: Mutex::default(),
         }))
     }
 
@@ -88,29 +97,40 @@ impl Rates {
         self.take_at(subject, Instant::now())
     }
 
-    /// A request with a token that may be anything. One that is known to open something pays for itself; any other is
-    /// its sender's, before the database is asked about it.
-    pub(super) fn take_presented(&self, token: Option<Sha256>, sender: Subject) -> Result<(), ApiError> {
-        let known = token.map(Subject::Token).filter(|subject| self.knows(subject));
-        self.take(known.unwrap_or(sender))
+    /// A request with a credential that may be anything. One that is known to open something is its owner's; any other
+    /// is its sender's, before the database is asked about it.
+    pub(super) fn take_presented(&self, shown: Option<Sha256>, sender: Subject) -> Result<(), ApiError> {
+        let owner = shown.and_then(|shown| self.owners().get(&shown).copied());
+        self.take(owner.map_or(sender, Subject::User))
     }
 
-    /// This token has opened something: what it asks is no longer its sender's.
-    pub(super) fn opened(&self, token: Option<Sha256>, sender: &Subject) {
-        if let Some(subject) = token.map(Subject::Token)
-            && !self.knows(&subject)
-        {
+    /// This credential has opened something: what it asks is no longer its sender's.
+    pub(super) fn opened(&self, shown: Option<Sha256>, user: UserId, sender: &Subject) {
+        let Some(shown) = shown else {
+            return;
+        };
+        let mut owners = self.owners();
+        if owners.len() >= SUBJECTS_MOST && !owners.contains_key(&shown) {
+            // Whoever still asks is known again with the next request.
+            owners.clear();
+        }
+        if owners.insert(shown, user).is_none() {
+            drop(owners);
             self.give_back(sender);
             // Its first request has passed already, so there is nothing left to refuse.
-            drop(self.take(subject));
+            drop(self.take(Subject::User(user)));
         }
+    }
+
+    fn owners(&self) -> MutexGuard<'_, HashMap<Sha256, UserId>> {
+        self.0.owners.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn take_at(&self, subject: Subject, now: Instant) -> Result<(), ApiError> {
         let mut buckets = self.0.buckets.lock().unwrap_or_else(PoisonError::into_inner);
         if buckets.len() >= SUBJECTS_MOST && !buckets.contains_key(&subject) {
             // A full bucket says no more than none.
-            buckets.retain(|subject, bucket| self.filled(subject, *bucket, now) < self.per_s(subject) * BURST_S);
+            buckets.retain(|subject, bucket| self.filled(subject, *bucket, now) < self.room(subject));
         }
         let subject = match buckets.len() < SUBJECTS_MOST || buckets.contains_key(&subject) {
             true => subject,
@@ -119,7 +139,7 @@ impl Rates {
         let per_s = self.per_s(&subject);
         let kind = subject.kind();
         let full = Bucket {
-            left: per_s * BURST_S,
+            left: self.room(&subject),
             at: now,
         };
         let bucket = buckets.entry(subject.clone()).or_insert(full);
@@ -138,20 +158,24 @@ impl Rates {
     fn filled(&self, subject: &Subject, bucket: Bucket, now: Instant) -> f64 {
         let per_s = self.per_s(subject);
         let gained = now.saturating_duration_since(bucket.at).as_secs_f64() * per_s;
-        (bucket.left + gained).min(per_s * BURST_S)
+        (bucket.left + gained).min(self.room(subject))
+    }
+
+    /// What a full bucket holds.
+    fn room(&self, subject: &Subject) -> f64 {
+        match subject {
+            Subject::SignIn(..) => SIGN_INS,
+            other => self.per_s(other) * BURST_S,
+        }
     }
 
     fn per_s(&self, subject: &Subject) -> f64 {
         match subject {
-            Subject::Token(_) => self.0.token_per_s,
+            Subject::User(_) => self.0.token_per_s,
+            Subject::SignIn(..) => SIGN_INS / 60.0,
             Subject::Certificate(_) => self.0.certificate_per_s,
             Subject::Address(_) | Subject::Others => self.0.address_per_s,
         }
-    }
-
-    fn knows(&self, subject: &Subject) -> bool {
-        let buckets = self.0.buckets.lock().unwrap_or_else(PoisonError::into_inner);
-        buckets.contains_key(subject)
     }
 
     fn give_back(&self, subject: &Subject) {
@@ -203,10 +227,35 @@ mod tests {
         let rates = rates(1);
         let (mine, sender) = (Some(Sha256::of(b"mine")), from("192.0.2.1"));
         rates.take_presented(mine, sender.clone()).expect("the first request");
-        rates.opened(mine, &sender);
+        rates.opened(mine, UserId::new(), &sender);
         let guess = |n: u32| rates.take_presented(Some(Sha256::of(&n.to_be_bytes())), sender.clone());
         assert_eq!((0..100).filter(|n| guess(*n).is_ok()).count(), 10);
         rates.take_presented(mine, sender).expect("still served");
+    }
+
+    #[test]
+    fn many_tokens_of_one_person_share_what_one_would_have() {
+        let (rates, sender, person) = (rates(1), from("192.0.2.1"), UserId::new());
+        let tokens: Vec<Sha256> = (0..5u32).map(|n| Sha256::of(&n.to_be_bytes())).collect();
+        for token in &tokens {
+            rates
+                .take_presented(Some(*token), sender.clone())
+                .expect("a first request");
+            rates.opened(Some(*token), person, &sender);
+        }
+        let again = |n: usize| rates.take_presented(Some(tokens[n % 5]), sender.clone());
+        assert_eq!((0..100).filter(|n| again(*n).is_ok()).count(), 5, "ten in all");
+    }
+
+    #[test]
+    fn an_address_begins_to_sign_in_ten_times_a_minute() {
+        let (rates, start) = (rates(1000), Instant::now());
+        let tries = |address: &str, at: Instant| {
+            let one = || rates.take_at(Subject::SignIn("/auth/login", Box::new(from(address))), at);
+            (0..50).filter(|_| one().is_ok()).count()
+        };
+        assert_eq!((tries("192.0.2.1", start), tries("192.0.2.2", start)), (10, 10));
+        assert_eq!(tries("192.0.2.1", start + Duration::from_secs(30)), 5);
     }
 
     #[test]

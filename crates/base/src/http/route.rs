@@ -42,6 +42,10 @@ pub struct RouteInfo {
     pub summary: &'static str,
     pub deadline: Duration,
     pub body_limit: Option<usize>,
+    /// Does a project's own token reach it? Where it does, the handler asks for a seat in the project.
+    pub in_project: bool,
+    /// Counted as an attempt to sign in, of which an address has few.
+    pub sign_in: bool,
     /// Codes worth documenting beside those that any route can answer.
     pub fails: &'static [Code],
     pub(super) answers: Vec<(StatusCode, Option<SchemaOf>)>,
@@ -86,6 +90,8 @@ impl<S: Clone + Send + Sync + 'static> Route<S> {
             summary: "",
             deadline: DEADLINE,
             body_limit: None,
+            in_project: false,
+            sign_in: false,
             fails: &[],
             answers: Vec::new(),
             versioned: false,
@@ -124,6 +130,12 @@ impl<S: Clone + Send + Sync + 'static> Route<S> {
         self
     }
 
+    /// 303 to another page.
+    pub fn answers_elsewhere(mut self) -> Self {
+        self.info.answers.push((StatusCode::SEE_OTHER, None));
+        self
+    }
+
     /// 200 with bytes that are no document.
     pub fn answers_bytes(mut self) -> Self {
         self.info.answers.push((StatusCode::OK, None));
@@ -159,6 +171,12 @@ impl<S: Clone + Send + Sync + 'static> Route<S> {
         self
     }
 
+    /// Ten a minute from one address.
+    pub fn counts_as_sign_in(mut self) -> Self {
+        self.info.sign_in = true;
+        self
+    }
+
     pub fn body_limit(mut self, bytes: usize) -> Self {
         self.info.body_limit = Some(bytes);
         self
@@ -185,6 +203,15 @@ impl<S: Clone + Send + Sync + 'static> Routes<S> {
 
     pub fn merge(mut self, other: Self) -> Self {
         self.0.extend(other.0);
+        self
+    }
+
+    /// Opens these to tokens that are confined to a project; every other route is closed to them.
+    pub fn open_to_projects(mut self, open: &[(Method, &str)]) -> Self {
+        for route in &mut self.0 {
+            let is = |(method, path): &(Method, &str)| *method == route.info.method && *path == route.info.path;
+            route.info.in_project = open.iter().any(is);
+        }
         self
     }
 

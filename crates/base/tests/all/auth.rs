@@ -1,6 +1,6 @@
 //! Tokens and users.
 
-use base::auth::{self, Scope};
+use base::auth::{self, Scope, Whose};
 use base::http::PageQuery;
 use base::testing::TestDb;
 use base::{Actor, App, Clock};
@@ -78,8 +78,10 @@ async fn a_token_ends_by_time_by_revocation_and_with_its_owner() {
         "no more than its owner"
     );
 
-    auth::token_revoke(&app.db, &actor, revoked.id).await.expect("revokes");
-    auth::token_revoke(&app.db, &actor, revoked.id)
+    auth::token_revoke(&app.db, &actor, Whose::Everybodys, revoked.id)
+        .await
+        .expect("revokes");
+    auth::token_revoke(&app.db, &actor, Whose::Everybodys, revoked.id)
         .await
         .expect("twice is once");
     assert_eq!(code(&app, &bearer(&revoked.secret.reveal())).await, Code::TokenInvalid);
@@ -143,5 +145,10 @@ async fn bad_requests_for_tokens_change_nothing() {
         Code::StateConflict
     );
     let page = PageQuery::default().page("tokens", &app.cursors).expect("valid");
-    assert!(auth::token_list(&app.db, &page).await.expect("lists").is_empty());
+    assert!(
+        auth::token_list(&app.db, Whose::Everybodys, &page)
+            .await
+            .expect("lists")
+            .is_empty()
+    );
 }

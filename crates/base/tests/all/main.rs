@@ -6,6 +6,7 @@ mod events;
 mod http;
 mod managed;
 mod migrations;
+mod oidc;
 mod open;
 mod slots;
 mod tenancy;

@@ -4,7 +4,7 @@
 use model::api::{
     AllocationView, AuditRow, AuditVerdict, BehindView, CertificateView, Enrolment, ImageView, KeyView, MemberView,
     NodeView, PhaseView, ProjectView, QuotaView, SkuView, SlotProofView, SlotView, TaskTypeView, TaskView, TokenView,
-    TransitionView, TrustKeyView, TrustView, WhoAmI,
+    TransitionView, TrustKeyView, TrustView, UserView, WhoAmI,
 };
 use model::task::health_probe;
 use model::task::topology_discover::CandidateSlot;
@@ -12,7 +12,7 @@ use schemars::{JsonSchema, schema_for};
 use serde_json::Value;
 
 use super::column::View;
-use crate::{allocation, audit, auth, image, key, node, project, sku, slot, task, thread, token, trust};
+use crate::{allocation, audit, auth, image, key, node, project, sku, slot, task, thread, token, trust, user};
 
 /// The schemas that `schema` may be: behind a reference, or one of several.
 fn unfold<'a>(root: &'a Value, schema: &'a Value) -> Vec<&'a Value> {
@@ -85,6 +85,7 @@ fn every_column_names_a_place_that_exists() {
         missing::<AuditVerdict>(&audit::VERDICT),
         missing::<TokenView>(&token::VIEW),
         missing::<WhoAmI>(&auth::VIEW),
+        missing::<UserView>(&user::VIEW),
     ]
     .concat();
     assert!(missing.is_empty(), "{missing:#?}");

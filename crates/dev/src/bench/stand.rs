@@ -3,6 +3,7 @@
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use base::Clock;
@@ -66,7 +67,7 @@ impl Stand {
             clock: Clock::real(),
             ports: [0; 3],
             replicas,
-            tune,
+            tune: Arc::new(tune),
         };
         let platform = Platform::start(&ground).await?;
         let admin = bootstrap_admin(&platform.apps[0].db, "bench").await?;

@@ -12,6 +12,7 @@ mod glass;
 mod keys;
 mod large;
 mod lifecycle;
+mod login;
 mod played;
 mod proxy;
 mod puppet;

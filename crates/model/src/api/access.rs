@@ -1,4 +1,4 @@
-//! Operators' tokens and what they may do.
+//! People, their tokens, and what they may do.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,7 +6,8 @@ use std::str::FromStr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::id::{TokenId, UserId};
+use crate::id::{ProjectId, TokenId, UserId};
+use crate::state::ProjectRole;
 use crate::time::Timestamp;
 
 /// What a token may do. There is no scope that opens a tenant's terminal.
@@ -94,6 +95,44 @@ pub struct TokenView {
     pub expires_at: Timestamp,
     pub last_used_at: Option<Timestamp>,
     pub revoked_at: Option<Timestamp>,
+    /// Set: it works in this project only.
+    pub project_id: Option<ProjectId>,
+    /// And with this role at most.
+    pub project_role: Option<ProjectRole>,
+}
+
+/// A token that works in one project only.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ProjectTokenCreate {
+    /// 1 to 64 characters.
+    pub name: String,
+    /// Not above your own.
+    pub role: ProjectRole,
+    /// 1 to 365.
+    pub days: u32,
+}
+
+/// A person on the platform.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct UserView {
+    pub id: UserId,
+    pub name: String,
+    pub platform_roles: Vec<Scope>,
+    /// As the identity provider says it; it decides nothing.
+    pub email: Option<String>,
+    /// The identity provider that knows them, if one does.
+    pub issuer: Option<String>,
+    pub created_at: Timestamp,
+    pub disabled_at: Option<Timestamp>,
+    pub version: i64,
+}
+
+/// A platform role to grant or to take away.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct UserRole {
+    pub role: Scope,
 }
 
 /// `GET /v1/me`.
@@ -101,7 +140,22 @@ pub struct TokenView {
 pub struct WhoAmI {
     pub user_id: UserId,
     pub user: String,
-    pub token_id: TokenId,
+    /// None for a browser, and for a token of the identity provider.
+    pub token_id: Option<TokenId>,
     pub scopes: Vec<Scope>,
     pub expires_at: Timestamp,
+}
+
+/// `GET /v1/auth`: how to become somebody here.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct SignInView {
+    /// The identity provider. None: there are only tokens.
+    pub issuer: Option<String>,
+    /// Can browsers sign in, at `/auth/login`?
+    pub browser: bool,
+    /// As which client the command line signs in. None: it cannot.
+    pub client_id: Option<String>,
+    /// What access tokens have to be for.
+    pub audience: Option<String>,
+    pub scopes: Vec<String>,
 }

@@ -13,7 +13,9 @@ mod slot;
 mod task;
 mod trust;
 
-pub use access::{Scope, TokenCreate, TokenCreated, TokenView, WhoAmI};
+pub use access::{
+    ProjectTokenCreate, Scope, SignInView, TokenCreate, TokenCreated, TokenView, UserRole, UserView, WhoAmI,
+};
 pub use allocation::{
     AllocationCreate, AllocationExtend, AllocationPhases, AllocationRelease, AllocationView, ConditionCode,
     ConditionView, TransitionView,

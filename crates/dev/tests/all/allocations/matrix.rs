@@ -7,7 +7,7 @@ use base::auth::Scope;
 use base::http::RouteInfo;
 use http::{Method, StatusCode};
 use model::api::{MemberAdd, ProjectCreate, ProjectView};
-use model::id::ProjectId;
+use model::id::{ProjectId, TokenId};
 use model::state::ProjectRole;
 use serde_json::Value;
 use wire::http::Response;
@@ -34,6 +34,9 @@ fn needs(route: &RouteInfo) -> Option<ProjectRole> {
         | "POST /v1/allocations/{id}/start"
         | "POST /v1/allocations/{id}/extend"
         | "POST /v1/allocations/{id}/repair"
+        | "GET /v1/projects/{id}/tokens"
+        | "POST /v1/projects/{id}/tokens"
+        | "POST /v1/projects/{id}/tokens/{token_id}/revoke"
         | "POST /v1/projects/{id}/members"
         | "DELETE /v1/projects/{id}/members/{user_id}" => Some(ProjectRole::Admin),
         "POST /v1/allocations/{id}/force-release"
@@ -46,6 +49,7 @@ fn needs(route: &RouteInfo) -> Option<ProjectRole> {
 fn body(route: &RouteInfo) -> Value {
     match route.path.rsplit('/').next() {
         Some("members") => json!({ "user": "bystander", "role": "viewer" }),
+        Some("tokens") => json!({ "name": "ci", "role": "viewer", "days": 1 }),
         Some("release" | "force-release") => json!({ "reason": "the matrix" }),
         Some("extend") => json!({ "ttl_s": 3600 }),
         _ => json!({}),
@@ -123,6 +127,7 @@ async fn every_route_by_everybody_on_their_own_on_foreign_and_on_missing_things(
             .path
             .replace("{id}", &id)
             .replace("{user_id}", &bystander.to_string())
+            .replace("{token_id}", &TokenId::new().to_string())
     };
     let mut seen = BTreeMap::new();
     let mut routes: Vec<RouteInfo> = control::routes::public_infos();
@@ -173,8 +178,9 @@ async fn every_route_by_everybody_on_their_own_on_foreign_and_on_missing_things(
                     "unseen"
                 }
                 404 => {
-                    assert!(route.method == Method::DELETE && may, "{what}");
-                    "allowed" // somebody took the bystander out before
+                    let of_nobody = route.path.contains("{token_id}");
+                    assert!((route.method == Method::DELETE || of_nobody) && may, "{what}");
+                    "allowed" // somebody took the bystander out before, and no token has this id
                 }
                 status => {
                     assert!(may && status < 500, "{what}");

@@ -13,7 +13,7 @@ use crate::EXE;
 use crate::abuse::refused;
 
 /// Every public route with a body, and an honest one for it.
-const TAKERS: [(&str, &str); 27] = [
+const TAKERS: [(&str, &str); 30] = [
     ("/v1/nodes", r#"{"name":"fine"}"#),
     ("/v1/nodes/{id}/enroll", "{}"),
     ("/v1/nodes/{id}/mode", r#"{"mode":"slice"}"#),
@@ -27,6 +27,9 @@ const TAKERS: [(&str, &str); 27] = [
     ("/v1/nodes/{id}/certificates/{serial}/revoke", r#"{"reason":"lost"}"#),
     ("/v1/nodes/{id}/remove", r#"{"reason":"sold"}"#),
     ("/v1/tokens", r#"{"name":"mine","scopes":["support"],"days":1}"#),
+    ("/v1/users/{id}/grant", r#"{"role":"operator"}"#),
+    ("/v1/users/{id}/revoke", r#"{"role":"operator"}"#),
+    ("/v1/projects/{id}/tokens", r#"{"name":"ci","role":"viewer","days":1}"#),
     ("/v1/projects", r#"{"name":"fine"}"#),
     ("/v1/projects/{id}/members", r#"{"user":"ada","role":"viewer"}"#),
     ("/v1/projects/{id}/quota", r#"{"slots":1}"#),
@@ -67,6 +70,7 @@ impl Sender<'_> {
         let id = match route.split('/').nth(2) {
             Some("slots") => model::id::SlotId::new().to_string(),
             Some("projects") => model::id::ProjectId::new().to_string(),
+            Some("users") => model::id::UserId::new().to_string(),
             Some("skus") => model::id::SkuId::new().to_string(),
             Some("allocations") => model::id::AllocationId::new().to_string(),
             _ => self.node.to_string(),
@@ -115,7 +119,7 @@ async fn a_body_that_was_not_asked_for_is_refused_by_name() {
         // The node never enrolled, so it has nothing to revoke, no slots, and nothing to be drained of; all others do
         // what they are asked.
         let noun = route.split('/').nth(2).unwrap_or_default();
-        let of_nobody = ["slots", "projects", "skus", "allocations"].contains(&noun) && route.contains("{id}");
+        let of_nobody = ["slots", "projects", "skus", "allocations", "users"].contains(&noun) && route.contains("{id}");
         let nothing_there = (route.ends_with("/revoke") || of_nobody) && answer.status == 404;
         if route == "/v1/allocations" {
             refused(&answer, Code::IdempotencyKeyMissing);
@@ -230,7 +234,7 @@ async fn an_id_of_another_kind_is_named_and_not_looked_up() {
     let node = town.add_node("there").await.node.id;
     let before = everything(&town).await;
     let wrong = [
-        TokenId::new().to_string().replace("tok_", "user_"),
+        TokenId::new().to_string().replace("tok_", "op_"),
         "there".to_owned(),
         node.to_string().to_uppercase(),
         format!("{node}0"),

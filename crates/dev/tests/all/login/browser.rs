@@ -1,0 +1,121 @@
+//! Coming, staying and going; and what a page of somebody else can do with it, which is nothing.
+
+use http::header::ORIGIN;
+use http::{HeaderName, Method};
+use model::api::{Scope, WhoAmI};
+use model::signal::Code;
+
+use super::{Browser, choose, location, town};
+use crate::abuse::{audited, refused, snapshot};
+
+const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_browser_comes_stays_and_goes() {
+    let (town, _issuer) = town().await;
+    let mut browser = Browser::at(&town.platform.public_urls[0]);
+    assert_eq!(browser.get("/v1/me").await.status.as_u16(), 401);
+    browser.sign_in("ada").await;
+    assert_eq!(
+        browser.cookies.len(),
+        1,
+        "only the session is left: {:?}",
+        browser.cookies
+    );
+    let me: WhoAmI = browser.get("/v1/me").await.json().expect("somebody");
+    assert!(me.token_id.is_none() && me.scopes.contains(&Scope::Admin), "{me:?}");
+    // Any replica knows it.
+    let mut elsewhere = Browser::at(&town.platform.public_urls[1]);
+    elsewhere.cookies.clone_from(&browser.cookies);
+    assert_eq!(elsewhere.get("/v1/nodes").await.status.as_u16(), 200);
+    // Gone is gone, everywhere and at once.
+    let kept = browser.cookies.clone();
+    assert_eq!(browser.post("/auth/logout").await.status.as_u16(), 204);
+    assert!(browser.cookies.is_empty());
+    for url in &town.platform.public_urls {
+        let mut thief = Browser::at(url);
+        thief.cookies.clone_from(&kept);
+        refused(&thief.get("/v1/me").await, Code::TokenInvalid);
+    }
+    town.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pages_of_others_change_nothing() {
+    let (town, _issuer) = town().await;
+    let mut browser = Browser::at(&town.platform.public_urls[0]);
+    browser.sign_in("ada").await;
+    let before = snapshot(&town, &["browser_session", "api_token", "node"]).await;
+    for headers in [
+        &[][..],
+        &[(ORIGIN, "https://evil.example")],
+        &[(ORIGIN, "null")],
+        &[(FETCH_SITE, "cross-site")],
+        &[(FETCH_SITE, "same-site")],
+    ] {
+        for path in ["/auth/logout", "/v1/nodes", "/v1/tokens"] {
+            let answer = browser.send(Method::POST, path, headers).await;
+            audited(&town, &refused(&answer, Code::OriginRefused)).await;
+        }
+    }
+    assert_eq!(snapshot(&town, &["browser_session", "api_token", "node"]).await, before);
+    let ours = browser
+        .send(Method::POST, "/auth/logout", &[(FETCH_SITE, "same-origin")])
+        .await;
+    assert_eq!(ours.status.as_u16(), 204);
+    town.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_finishes_what_another_began() {
+    let (town, issuer) = town().await;
+    let url = &town.platform.public_urls[0];
+    let (mut victim, mut thief) = (Browser::at(url), Browser::at(url));
+    // The thief's own answer, slipped to a victim who has begun nothing, or something else.
+    let planted = thief.approved("eve").await;
+    refused(&victim.get(&planted).await, Code::SignInRefused);
+    victim.approved("bob").await;
+    refused(&victim.get(&planted).await, Code::SignInRefused);
+    // Declined, by another provider, without a code.
+    let state = planted
+        .split("state=")
+        .nth(1)
+        .and_then(|rest| rest.split('&').next())
+        .expect("a state");
+    for query in [
+        format!("error=access_denied&state={state}"),
+        format!("state={state}"),
+        format!("code=x&state={state}&iss=https%3A%2F%2Fevil.example"),
+        format!("code=x&state={state}"),
+        format!("code=x&state={state}&state={state}"),
+        "code=x".to_owned(),
+    ] {
+        let answer = thief.get(&format!("/auth/callback?{query}")).await;
+        assert!(
+            !answer.status.is_success() && answer.status.as_u16() != 303,
+            "{query}: {answer:?}"
+        );
+    }
+    assert!(
+        victim
+            .cookies
+            .iter()
+            .chain(&thief.cookies)
+            .all(|(name, _)| !name.contains("session"))
+    );
+    // A code is good once, and only with what the browser kept. At another replica: this one has heard enough.
+    let url = &town.platform.public_urls[1];
+    let mut thief = Browser::at(url);
+    let away = thief.get("/auth/login").await;
+    let back = choose(&location(&away), "eve").await;
+    let back = back.strip_prefix(url).expect("back here").to_owned();
+    let kept = thief.cookies.clone();
+    assert_eq!(thief.get(&back).await.status.as_u16(), 303);
+    thief.cookies = kept;
+    refused(&thief.get(&back).await, Code::SignInRefused);
+    issuer.set_broken(true);
+    let again = thief.get("/auth/login").await;
+    assert_eq!(again.status.as_u16(), 303, "where to go is known");
+    refused(&thief.get(&back).await, Code::SignInRefused);
+    town.end().await;
+}
