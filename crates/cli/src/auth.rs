@@ -10,7 +10,7 @@ use std::io::{BufRead, Read};
 use std::time::Duration;
 
 use clap::Subcommand;
-use model::api::{Scope, SignInView, TokenCreate, WhoAmI};
+use model::api::{Scope, SignInView, TokenCreate, Via, WhoAmI};
 use model::signal::Code;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};

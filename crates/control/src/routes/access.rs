@@ -9,7 +9,7 @@ use base::auth::{
 use base::http::{Access, Answer, ApiError, Body, Params, Route, Routes, Search};
 use fleet::Fleet;
 use http::StatusCode;
-use model::api::{Page, TokenCreate, TokenCreated, TokenView, WhoAmI};
+use model::api::{Page, TokenCreate, TokenCreated, TokenView, Via, WhoAmI};
 use model::id::TokenId;
 use model::signal::Code;
 use schemars::JsonSchema;
@@ -38,13 +38,16 @@ pub(super) fn routes() -> Routes<Fleet> {
 }
 
 async fn me(principal: Principal) -> Json<WhoAmI> {
+    let (token_id, via) = match principal.credential {
+        Credential::Token(id) => (id, Via::Token),
+        Credential::Session(id) => (TokenId::from(id.uuid()), Via::Session),
+        Credential::Provider => (TokenId::from(principal.user_id.uuid()), Via::Provider),
+    };
     Json(WhoAmI {
         user_id: principal.user_id,
         user: principal.user_name.clone(),
-        token_id: match principal.credential {
-            Credential::Token(id) => Some(id),
-            Credential::Session(_) | Credential::Provider => None,
-        },
+        token_id,
+        via,
         scopes: principal.scopes().to_vec(),
         expires_at: principal.expires_at,
     })

@@ -135,13 +135,26 @@ pub struct UserRole {
     pub role: Scope,
 }
 
+/// What somebody showed to be known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Via {
+    #[default]
+    Token,
+    Session,
+    Provider,
+}
+
 /// `GET /v1/me`.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct WhoAmI {
     pub user_id: UserId,
     pub user: String,
-    /// None for a browser, and for a token of the identity provider.
-    pub token_id: Option<TokenId>,
+    /// The token that was shown. A browser's session stands here in the same form, and for a token of the identity
+    /// provider, which has no id here, its owner.
+    pub token_id: TokenId,
+    #[serde(default)]
+    pub via: Via,
     pub scopes: Vec<Scope>,
     pub expires_at: Timestamp,
 }

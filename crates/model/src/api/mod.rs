@@ -14,7 +14,7 @@ mod task;
 mod trust;
 
 pub use access::{
-    ProjectTokenCreate, Scope, SignInView, TokenCreate, TokenCreated, TokenView, UserRole, UserView, WhoAmI,
+    ProjectTokenCreate, Scope, SignInView, TokenCreate, TokenCreated, TokenView, UserRole, UserView, Via, WhoAmI,
 };
 pub use allocation::{
     AllocationCreate, AllocationExtend, AllocationPhases, AllocationRelease, AllocationView, ConditionCode,

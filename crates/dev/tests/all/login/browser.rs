@@ -2,7 +2,7 @@
 
 use http::header::ORIGIN;
 use http::{HeaderName, Method};
-use model::api::{Scope, WhoAmI};
+use model::api::{Scope, Via, WhoAmI};
 use model::signal::Code;
 
 use super::{Browser, choose, location, town};
@@ -23,7 +23,7 @@ async fn a_browser_comes_stays_and_goes() {
         browser.cookies
     );
     let me: WhoAmI = browser.get("/v1/me").await.json().expect("somebody");
-    assert!(me.token_id.is_none() && me.scopes.contains(&Scope::Admin), "{me:?}");
+    assert!(me.via == Via::Session && me.scopes.contains(&Scope::Admin), "{me:?}");
     // Any replica knows it.
     let mut elsewhere = Browser::at(&town.platform.public_urls[1]);
     elsewhere.cookies.clone_from(&browser.cookies);

@@ -6,7 +6,7 @@ use http::Method;
 use model::api::{
     Page, ProjectCreate, ProjectTokenCreate, ProjectView, TokenCreate, TokenCreated, TokenView, UserView,
 };
-use model::api::{Scope, UserRole, WhoAmI};
+use model::api::{Scope, UserRole, Via, WhoAmI};
 use model::signal::Code;
 use model::state::ProjectRole;
 use serde_json::{Value, json};
@@ -18,7 +18,7 @@ async fn as_person(town: &Town, issuer: &base::testing::issuer::Issuer, name: &s
     let token = issuer.access_token(&issuer.claims(name, super::AUDIENCE));
     let api = Api::new(&town.platform.public_urls[0], &token).expect("a URL");
     let me: WhoAmI = api.get("/v1/me").await.expect("somebody");
-    assert!(me.token_id.is_none());
+    assert_eq!(me.via, Via::Provider);
     api
 }
 
