@@ -209,11 +209,11 @@ async fn end(session: &mut Session) -> Result<(), Failure> {
         Err(failure) if failure.exit == Exit::Login => return Ok(()),
         Err(failure) => return Err(failure),
     };
-    match me.token_id {
-        Some(id) => client
-            .post(&format!("/v1/tokens/{id}/revoke"), &json!({}))
-            .await
-            .map(drop),
-        None => Ok(()),
+    match me.via {
+        Via::Token => {
+            let path = format!("/v1/tokens/{}/revoke", me.token_id);
+            client.post(&path, &json!({})).await.map(drop)
+        }
+        Via::Session | Via::Provider => Ok(()),
     }
 }
