@@ -1,7 +1,7 @@
 //! How a stream ends, and how many there may be.
 
 use base::Actor;
-use base::auth::token_revoke;
+use base::auth::{Whose, token_revoke};
 use base::http::STREAMS_MOST;
 use base::testing::eventually;
 use dev::town::Town;
@@ -37,7 +37,7 @@ async fn a_lost_seat_and_a_revoked_token_end_it_within_seconds() {
     assert_eq!(hears(&mut to_ada).await.data["role"], "viewer");
 
     let db = &town.platform.apps[0].db;
-    token_revoke(db, &Actor::system("test"), ada.token)
+    token_revoke(db, &Actor::system("test"), Whose::Everybodys, ada.token)
         .await
         .expect("revoked");
     assert_eq!(end(&mut to_ada).await, Code::StreamAccessLost.as_str());
