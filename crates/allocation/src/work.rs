@@ -16,6 +16,7 @@ use crate::workflow::drive::drive;
 use crate::workflow::journal::{self, Claim};
 use crate::workflow::{Flow, Platform};
 
+mod abandoned;
 mod deadlines;
 mod proofs;
 
@@ -31,6 +32,7 @@ pub fn spawn(fleet: &Fleet, loops: &mut JoinSet<()>) {
     let held = Held::default();
     loops.spawn(workflow_loop(fleet.clone(), held.clone()));
     loops.spawn(renew_loop(fleet.clone(), held));
+    loops.spawn(abandoned::run(fleet.clone()));
     loops.spawn(deadlines::run(fleet.clone()));
     loops.spawn(proofs::run(fleet.clone()));
 }

@@ -17,4 +17,5 @@ mod way_out;
 pub(crate) use admit::admit;
 pub(crate) use fit::{Fit, differences, fit};
 pub(crate) use landing::{landed, lost};
+pub use routes::rewipe_by;
 pub use store::SlotRow;

@@ -10,7 +10,7 @@ use base::http::{Access, Answer, Body, Params, Route, Routes, Search};
 use base::tx::Actor;
 use http::StatusCode;
 use model::api::{NodeReason, Page, SlotProofView, SlotView, TaskView, TopologyView};
-use model::id::{NodeId, SlotId};
+use model::id::{NodeId, SlotId, TaskId};
 use model::signal::Code;
 use model::state::SlotState;
 use schemars::JsonSchema;
@@ -293,11 +293,17 @@ async fn post_rewipe(
     Params(SlotPath { id }): Params<SlotPath>,
     actor: Actor,
 ) -> Answer<(StatusCode, Json<TaskView>)> {
-    let mut change = fleet.app.db.change(&actor, "slot.rewipe", id).await?;
-    let slot = locked(&fleet, &mut change, id).await?;
-    let task = rewipe::rewipe(&fleet, &mut change, &slot).await?;
-    change.commit().await?;
+    let task = rewipe_by(&fleet, id, &actor).await?;
     accepted(&fleet, task).await
+}
+
+/// The same for whoever decides it.
+pub async fn rewipe_by(fleet: &Fleet, id: SlotId, actor: &Actor) -> Answer<TaskId> {
+    let mut change = fleet.app.db.change(actor, "slot.rewipe", id).await?;
+    let slot = locked(fleet, &mut change, id).await?;
+    let task = rewipe::rewipe(fleet, &mut change, &slot).await?;
+    change.commit().await?;
+    Ok(task)
 }
 
 async fn list_proofs(

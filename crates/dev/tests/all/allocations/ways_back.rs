@@ -44,12 +44,12 @@ async fn what_no_node_has_yet_is_taken_back_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_operator_ends_it_while_its_node_is_away_and_the_slot_stays_closed() {
+async fn an_operator_ends_it_while_its_node_is_away_and_the_slot_stays_closed_until_it_is_wiped() {
     use AllocationState::{Active, Released};
     let market = Market::open().await;
     let made = market.rents("one").await;
     market.until(made.id, Active).await;
-    let market = market.unplug().await;
+    market.sim.agent.hold();
     market.verb(made.id, "release").await;
     let forced = format!("/v1/allocations/{}/force-release", made.id);
     let refused = market
@@ -75,5 +75,18 @@ async fn an_operator_ends_it_while_its_node_is_away_and_the_slot_stays_closed() 
         .expect("accepted");
     assert_eq!(again.version, over.version, "asked twice is asked once");
     assert!(!again.conditions.iter().any(|one| one.code == ConditionCode::Stuck));
+    market.sim.agent.release();
+    eventually("it is wiped once its node is back", async || {
+        let slots = market.slots().await;
+        let slot = slots
+            .into_iter()
+            .find(|slot| slot.id == made.slot_ids[0])
+            .expect("its slot");
+        match slot.state {
+            SlotState::Free if slot.wiped_at.is_some() => Ok(()),
+            state => Err(state),
+        }
+    })
+    .await;
     market.close().await;
 }
