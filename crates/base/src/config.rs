@@ -32,6 +32,7 @@ pub struct Config {
     pub public_cert_file: Option<PathBuf>,
     pub public_key_file: Option<PathBuf>,
     pub behind_edge: bool,
+    pub trusted_proxies: Option<u64>,
     pub public_url: String,
     pub oidc_issuer: Option<String>,
     pub oidc_ca_file: Option<PathBuf>,

@@ -56,6 +56,7 @@ settings! {
     public_cert_file     Kind::Path,    "", "Certificate chain (PEM) of the public listener; without one it speaks plain HTTP, on loopback only";
     public_key_file      Kind::Path,    "", "Its private key (PEM, PKCS#8)";
     behind_edge          Kind::Switch,  "false", "An edge before the public listener ends TLS: plain HTTP beyond loopback is then allowed";
+    trusted_proxies      Kind::Count,   "", "How many proxies of your own stand before the public listener, each adding the address that it saw to X-Forwarded-For; unset, that header is never read";
     public_url           Kind::Text,    "", "Where people reach the public listener, as in https://gpu.example [default: http(s)://<listen_public>]";
     oidc_issuer          Kind::Text,    "", "The identity provider's issuer URL; https, or http on loopback. Unset: only tokens of ours open anything";
     oidc_ca_file         Kind::Path,    "", "CA of the identity provider, PEM [default: the system's]";

@@ -60,11 +60,12 @@ pub async fn serve_on(app: App, ports: Ports, stop: Stop) -> anyhow::Result<()> 
         ..limits
     };
     let listed = fleet.connections.clone();
+    let proxies = fleet.app.config.trusted_proxies.unwrap_or(0) as usize;
     let listeners = async {
         tokio::join!(
-            serve(ports.public, public_tls, told(public), limits, stop.clone()),
-            serve_listed(ports.node, Some(node_tls), told(node), limits, stop.clone(), listed),
-            serve(ports.enrol, Some(enrol_tls), told(enrol), limits, stop.clone()),
+            serve(ports.public, public_tls, told(public, proxies), limits, stop.clone()),
+            serve_listed(ports.node, Some(node_tls), told(node, 0), limits, stop.clone(), listed),
+            serve(ports.enrol, Some(enrol_tls), told(enrol, 0), limits, stop.clone()),
         )
     };
     let (_, outcome) = tokio::join!(listeners, watch(loops, &stop));

@@ -107,3 +107,38 @@ async fn abuse_56_sign_in() {
     );
     town.end().await;
 }
+
+/// Behind one proxy of ours: whoever forges more addresses in front of its own is still one caller, and no other pays.
+#[tokio::test(flavor = "multi_thread")]
+async fn abuse_56_behind_an_edge() {
+    let town = Town::tuned(EXE, |config| config.trusted_proxies = Some(1)).await;
+    let client = Client::builder(&town.platform.public_urls[0]).expect("a URL").build();
+    let from = async |n: usize, seen: &str| {
+        let forged = format!("198.51.100.{}, {seen}", n % 250);
+        let name = HeaderName::from_static("x-forwarded-for");
+        let value = HeaderValue::from_str(&forged).expect("a value");
+        client
+            .get("/auth/login")
+            .header(name, value)
+            .send()
+            .await
+            .expect("an answer")
+    };
+    let (began, mut passed) = (std::time::Instant::now(), 0);
+    for n in 0..60 {
+        let answer = from(n, "203.0.113.9").await;
+        match answer.error().map(|error| error.code) {
+            Some(Code::RateLimited) => {}
+            _ => passed += 1,
+        }
+    }
+    let most = 10 + began.elapsed().as_secs() / 6 + 1;
+    assert!((10..=most).contains(&passed), "{passed} of at most {most}");
+    let other = from(0, "203.0.113.10").await;
+    assert_ne!(
+        other.error().map(|error| error.code),
+        Some(Code::RateLimited),
+        "nobody else pays"
+    );
+    town.end().await;
+}
