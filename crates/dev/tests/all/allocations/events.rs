@@ -7,7 +7,7 @@ mod typed;
 
 use base::Actor;
 use base::auth::{Scope, TokenSecret, token_create, user_create};
-use base::testing::PATIENCE;
+use base::testing::{PATIENCE, eventually};
 use dev::api::Api;
 use dev::tail::Tail;
 use dev::town::Town;
@@ -46,9 +46,24 @@ impl Person {
     }
 
     pub(crate) async fn listens(&self, town: &Town, replica: usize, path: &str, after: Option<&str>) -> Tail {
+        if after.is_none() {
+            settled(town).await;
+        }
         let tail = self.at(town, replica).tail(path, after).await.expect("answered");
         tail.unwrap_or_else(|refused| panic!("{path}: {} {:?}", refused.status, refused.error()))
     }
+}
+
+/// What was done so far has its place in the order; whoever begins to listen now hears only what comes.
+async fn settled(town: &Town) {
+    eventually("every event has its place", async || {
+        let unstamped: i64 = sqlx::query_scalar("select count(*) from outbox where seq is null")
+            .fetch_one(town.platform.apps[0].db.read())
+            .await
+            .expect("a count");
+        (unstamped == 0).then_some(()).ok_or(unstamped)
+    })
+    .await;
 }
 
 pub(crate) async fn project(town: &Town, name: &str, owner: &Person) -> ProjectId {
