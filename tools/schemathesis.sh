@@ -15,7 +15,7 @@ if [ ! -x "$python" ]; then
 fi
 "$python" -m pip install -q "schemathesis==$VERSION" || { echo "not run: schemathesis $VERSION cannot be installed"; exit 0; }
 
-cargo build -p dev --bin gpuaas-dev
+cargo build --bin gpuaas-dev
 state=$(mktemp -d)
 chmod 711 "$state"
 "$target/debug/gpuaas-dev" --state "$state/dev" run --node sim:cpu >"$state/log" 2>&1 &

@@ -105,8 +105,11 @@ async fn a_provider_of_others_is_believed_like_our_own() {
     let machine = Machine::new(&town, "laptop");
     let (run, captured) = machine.start("auth login", &[], "");
     let page = told(&captured, &format!("{}/auth?", place.issuer)).await;
-    let back = Walker::new("bob").walk(&page, "http://127.0.0.1:").await;
-    assert_eq!(visit(&back).await.0, 200);
+    let asked = read(page.split('?').nth(1).unwrap_or_default());
+    let redirect = only(&asked, "redirect_uri").expect("where to go back to").to_owned();
+    let back = Walker::new("bob").walk(&page, &redirect).await;
+    let shown = visit(&back).await;
+    assert_eq!(shown.0, 200, "{back}: {shown:?}");
     let said = ended(run, &captured).await;
     assert_eq!(said.exit, 0, "{said:?}");
 
