@@ -10,7 +10,7 @@ use fleet::slot::lease;
 use fleet::task::store as tasks;
 use fleet::{Fleet, intent};
 use model::api::{AllocationCreate, AllocationExtend};
-use model::id::AllocationId;
+use model::id::{AllocationId, ProjectId};
 use model::signal::Code;
 use model::state::{AllocationState, ProjectRole, TaskState};
 use serde_json::json;
@@ -25,11 +25,11 @@ use crate::workflow::{Flow, journal};
 
 /// The row, if the caller may know of it.
 pub async fn seen(fleet: &Fleet, principal: &Principal, id: AllocationId) -> Answer<(AllocationRow, Seat)> {
-    let row = store::get(fleet.app.db.bookkeeping(), id)
-        .await?
-        .ok_or(Code::NotFound)?;
-    let seat = Seat::take(fleet.app.db.bookkeeping(), principal, row.project()).await?;
-    Ok((row, seat))
+    let row = store::get(fleet.app.db.bookkeeping(), id).await?;
+    // Asked even if there is nothing, so that what is missing takes as long as what is foreign.
+    let project = row.as_ref().map_or_else(ProjectId::new, AllocationRow::project);
+    let seat = Seat::take(fleet.app.db.bookkeeping(), principal, project).await?;
+    Ok((row.ok_or(Code::NotFound)?, seat))
 }
 
 /// Takes back what is being made. What has become active meanwhile is left alone.

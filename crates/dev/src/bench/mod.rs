@@ -12,6 +12,7 @@ use crate::figures::Report;
 mod disk;
 mod event_latency;
 mod executor_start;
+mod foreign;
 mod images;
 mod pgbench;
 mod provision;
@@ -50,6 +51,8 @@ pub enum Bench {
     Provision,
     /// An image verified, and written to a disk, against plain qemu-img and what a core can hash
     Images,
+    /// Whether it takes longer to be told that something is somebody else's than that it does not exist
+    Foreign,
 }
 
 impl Bench {
@@ -66,6 +69,7 @@ impl Bench {
             Bench::Wipe => "wipe",
             Bench::Provision => "provision",
             Bench::Images => "images",
+            Bench::Foreign => "foreign",
         }
     }
 
@@ -82,6 +86,7 @@ impl Bench {
             Bench::Wipe => wipe::run(place, &mut report).await?,
             Bench::Provision => provision::run(place, &mut report).await?,
             Bench::Images => images::run(place, &mut report).await?,
+            Bench::Foreign => foreign::run(place, &mut report).await?,
         }
         Ok(report)
     }
