@@ -9,15 +9,15 @@ use model::state::ProjectRole;
 use sqlx::PgExecutor;
 
 /// Routes for people in projects, and for platform roles that may look.
-pub(crate) const SEES: Access = Access::Scopes(&[
+pub const SEES: Access = Access::Scopes(&[
     Scope::Project,
     Scope::Operator,
     Scope::Support,
     Scope::Auditor,
     Scope::Finance,
 ]);
-pub(crate) const TENANT: Access = Access::Scopes(&[Scope::Project]);
-pub(crate) const OPERATOR: Access = Access::Scopes(&[Scope::Operator]);
+pub const TENANT: Access = Access::Scopes(&[Scope::Project]);
+pub const OPERATOR: Access = Access::Scopes(&[Scope::Operator]);
 
 /// Platform roles that may look into any project.
 const LOOKS: [Scope; 4] = [Scope::Operator, Scope::Support, Scope::Auditor, Scope::Finance];

@@ -223,6 +223,17 @@ pub(crate) async fn clean_again(fleet: &Fleet, change: &mut Change, row: &NodeRo
     let Some((allocation, sha256, wish)) = last.filter(|_| row.left_over_since.is_some()) else {
         return Err(ApiError::new(Code::StateConflict).message("no tenant has left anything on this machine"));
     };
+    let makes: bool = sqlx::query_scalar(
+        "select exists (select from task where node_id = $1 and task_type = $2 and ended_at is null)",
+    )
+    .bind(row.id)
+    .bind(TaskType::ProvisionUser.as_str())
+    .fetch_one(change.conn())
+    .await?;
+    if makes {
+        let what = "an account is still being made there; it is taken away once that has ended";
+        return Err(ApiError::new(Code::StateConflict).message(what));
+    }
     let allocation = AllocationId::from(allocation);
     let Ok(Wish::Machine { username, uid, .. }) = serde_json::from_slice(&wish) else {
         return Err(Code::IntentInvalid.into());

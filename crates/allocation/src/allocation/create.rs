@@ -192,7 +192,7 @@ async fn machine(fleet: &Fleet, change: &mut Change, draft: &Draft<'_>) -> Answe
     make(fleet, change, draft, &authorised, MACHINE_USER).await
 }
 
-/// Another one for each tenant: what one has left is never another's by its number.
+/// Another one for nearly every tenant, so that a number alone hardly ever makes one the owner of what another has left.
 fn uid_of(id: AllocationId) -> Answer<Uid> {
     let all = u128::from(Uid::MAX - Uid::MIN + 1);
     let offset = u32::try_from(id.uuid().as_u128() % all).map_err(ApiError::internal)?;

@@ -8,6 +8,7 @@ use fleet::intent::{Authorised, sign};
 use fleet::task::{Ask, Cover, enqueue, store as tasks};
 use model::id::{TaskId, derive_op};
 use model::intent::Wish;
+use model::state::TaskState;
 use model::task::Task;
 
 use super::store::AllocationRow;
@@ -45,7 +46,7 @@ pub(super) async fn ask(
 }
 
 /// The last one, if it has not ended yet.
-pub(super) async fn under_way(fleet: &Fleet, row: &AllocationRow) -> Answer<Option<TaskId>> {
+pub(crate) async fn under_way(fleet: &Fleet, row: &AllocationRow) -> Answer<Option<TaskId>> {
     let Some(id) = row.power_task.map(TaskId::from) else {
         return Ok(None);
     };
@@ -54,4 +55,16 @@ pub(super) async fn under_way(fleet: &Fleet, row: &AllocationRow) -> Answer<Opti
         Some(task) if !task.state()?.is_end() => Ok(Some(id)),
         _ => Ok(None),
     }
+}
+
+/// What nobody was given yet is not handed out any more: whatever it would do, the allocation is on its way out.
+pub(crate) async fn call_off(change: &mut Change, row: &AllocationRow) -> Answer<()> {
+    let Some(id) = row.power_task.map(TaskId::from) else {
+        return Ok(());
+    };
+    let task = tasks::lock(change, id).await?;
+    if let Some(task) = task.filter(|task| task.state == TaskState::Queued.as_str() && task.cancel_at.is_none()) {
+        tasks::cancel(change, &task).await?;
+    }
+    Ok(())
 }

@@ -2,7 +2,7 @@
 //! lock. Everybody locks in the same order: quota, allocation, node, slots and tasks, workflow.
 
 pub mod create;
-mod later;
+pub(crate) mod later;
 pub mod moves;
 mod power;
 mod repair;

@@ -17,6 +17,7 @@ use serde_json::json;
 use time::OffsetDateTime;
 
 use super::create::check_ttl;
+use super::later;
 use super::moves::{self, Because};
 use super::store::{self, AllocationRow};
 use crate::project::quota;
@@ -73,6 +74,7 @@ pub async fn release_in(change: &mut Change, id: AllocationId, reason: &str) -> 
         AllocationState::Active => {
             moves::enter(change, &row, AllocationState::Releasing, &Because::of(reason)).await?;
             intent::withdraw(change, row.intent()?).await?;
+            later::call_off(change, &row).await?;
             journal::start(change, Flow::Release, id).await?;
         }
         AllocationState::Unwinding
@@ -132,6 +134,7 @@ pub async fn force_release(fleet: &Fleet, principal: &Principal, id: AllocationI
             tasks::cancel(&mut change, &task).await?;
         }
     }
+    later::call_off(&mut change, &row).await?;
     lease::abandon(&mut change, id, reason).await?;
     machine::abandon(&mut change, id, reason).await?;
     moves::enter(&mut change, &row, end, &Because::of(reason)).await?;

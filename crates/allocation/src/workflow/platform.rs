@@ -19,6 +19,7 @@ use uuid::Uuid;
 
 use super::ground::{Ground, Holds, Seen, TaskSeen, Work};
 use super::{Fail, Why};
+use crate::allocation::later;
 use crate::allocation::moves::{self, Because};
 use crate::allocation::store::{self, AllocationRow, op};
 
@@ -146,6 +147,10 @@ impl Platform {
             return Ok(());
         }
         let task = task_of(self.id, work, store::wish(&mut change, &row).await?)?;
+        // An account that is being made once more would be there again after its absence was proved.
+        if task.task_type() == TaskType::DeprovisionUser && later::under_way(&self.fleet, &row).await?.is_some() {
+            return Err(ApiError::new(Code::StateConflict).message("what was asked for before has not ended"));
+        }
         if task.task_type() == TaskType::ProvisionUser {
             machine::begin(&mut change, self.id, row.node(), row.op(TaskType::ProvisionUser)).await?;
         }

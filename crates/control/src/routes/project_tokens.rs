@@ -1,11 +1,11 @@
 //! Tokens of a project: for its machines, not for a person's hands. They work there and nowhere else, with a role that is
 //! never above that of whoever made them, now or later.
 
-use allocation::seat::Seat;
+use allocation::seat::{Seat, TENANT};
 use axum::Json;
 use axum::extract::State;
 use base::auth::{Confined, Principal, Scope, Whose, token_list, token_revoke};
-use base::http::{Access, Answer, ApiError, Body, PageQuery, Params, Route, Routes, Search};
+use base::http::{Answer, ApiError, Body, PageQuery, Params, Route, Routes, Search};
 use fleet::Fleet;
 use http::StatusCode;
 use model::api::{Page, ProjectTokenCreate, TokenCreated, TokenView};
@@ -15,8 +15,6 @@ use model::state::ProjectRole;
 use serde::Deserialize;
 
 use super::access::{make, view};
-
-const TENANT: Access = Access::Scopes(&[Scope::Project]);
 
 pub(super) fn routes() -> Routes<Fleet> {
     Routes::new([

@@ -6,6 +6,7 @@ mod resume;
 mod sight;
 
 use allocation::allocation::verbs::seen;
+use allocation::seat::SEES;
 use axum::extract::State;
 use axum::response::Response;
 use base::auth::{Principal, Scope};
@@ -23,13 +24,6 @@ use pour::{Pour, TIMES};
 use sight::{Ask, Kinds, Sight};
 
 const ANYBODY: Access = Access::Scopes(&Scope::ALL);
-const SEES: Access = Access::Scopes(&[
-    Scope::Project,
-    Scope::Operator,
-    Scope::Support,
-    Scope::Auditor,
-    Scope::Finance,
-]);
 
 pub(super) fn routes() -> Routes<Fleet> {
     Routes::new([

@@ -155,3 +155,36 @@ async fn a_machine_that_no_node_was_asked_for_is_given_back_at_once() {
     market.until(next.id, AllocationState::Released).await;
     market.close().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_account_is_not_made_again_behind_a_release() {
+    let market = open().await;
+    let made = rents(&market, "one").await.expect("accepted");
+    market.until(made.id, AllocationState::Active).await;
+    market.sim.agent.hold();
+    market.verb(made.id, "repair").await;
+    let repair: Vec<(String, Option<i64>)> = asked(&market).await;
+    assert_eq!(repair.last().expect("a task").0, "queued");
+    market.verb(made.id, "release").await;
+    let repair = asked(&market).await;
+    assert_eq!(
+        repair.last(),
+        Some(&("cancelled".to_owned(), None)),
+        "nobody is given it any more"
+    );
+    market.sim.agent.release();
+    market.until(made.id, AllocationState::Released).await;
+    let next = rents(&market, "two").await.expect("clean, with proof");
+    market.until(next.id, AllocationState::Active).await;
+    market.verb(next.id, "release").await;
+    market.until(next.id, AllocationState::Released).await;
+    market.close().await;
+}
+
+/// Tasks that make an account, oldest first: their states, and under which number they were handed out.
+async fn asked(market: &Market) -> Vec<(String, Option<i64>)> {
+    sqlx::query_as("select state, fence from task where task_type = 'allocation.provision_user' order by seq")
+        .fetch_all(market.town.platform.apps[0].db.read())
+        .await
+        .expect("tasks")
+}
