@@ -13,6 +13,9 @@ use super::{Keyring, files, store};
 use crate::Fleet;
 use crate::metrics::ALARMS;
 
+/// How often the rows are read again because a key's file was not there.
+const LOOKS: usize = 3;
+
 /// More than this many are not worth remembering one by one: then each pass looks at them again.
 const REMEMBERED: usize = 4096;
 
@@ -62,11 +65,19 @@ pub(crate) async fn newest(fleet: &Fleet, conn: &mut PgConnection) -> anyhow::Re
         true => (*had).clone(),
         false => (*had).clone().with_files(dir),
     };
-    let rows = store::after(conn, keyring.manifest().version, &fleet.passed_over.versions()).await?;
-    for (version, bundle) in rows {
-        match bundle.and_then(|bundle| next(fleet, &keyring, version, &bundle)) {
-            Some(next) => keyring = next,
-            None => pass_over(fleet, version).await?,
+    for _ in 0..LOOKS {
+        let rows = store::after(conn, keyring.manifest().version, &fleet.passed_over.versions()).await?;
+        let nothing_new = rows.is_empty();
+        for (version, bundle) in rows {
+            match bundle.and_then(|bundle| next(fleet, &keyring, version, &bundle)) {
+                Some(next) => keyring = next,
+                None => pass_over(fleet, version).await?,
+            }
+        }
+        // A file that is not there may have gone because its key was revoked after we read the rows: then there are
+        // newer ones, and another key signs.
+        if nothing_new || keyring.missing().is_empty() {
+            break;
         }
     }
     Ok(keyring)
