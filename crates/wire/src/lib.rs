@@ -2,6 +2,7 @@
 //! the client certificate and drains, a client whose errors say which hop failed, retries with jitter, one stop
 //! signal. Refuses to decide who may do what: it hands over names, others judge them.
 
+mod alive;
 pub mod connections;
 pub mod form;
 pub mod http;

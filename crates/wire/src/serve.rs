@@ -26,6 +26,7 @@ use tokio_rustls::server::TlsStream;
 use tokio_util::task::TaskTracker;
 use tower::Service;
 
+use crate::alive;
 use crate::connections::{Connections, Place};
 use crate::linger::Linger;
 use crate::stop::Stop;
@@ -174,7 +175,7 @@ where
     B::Data: Send,
     B::Error: Into<Ended>,
 {
-    stream.set_nodelay(true)?;
+    alive::tend(&stream)?;
     let born = Instant::now();
     let Some(config) = tls else {
         let peer = Peer {

@@ -17,6 +17,7 @@ use tokio_rustls::TlsConnector;
 
 use super::error::{Error, ErrorKind};
 use super::stream::Stream;
+use crate::alive;
 
 /// Where to dial instead of asking a name service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,8 +56,7 @@ impl Connector {
         let port = uri.port_u16().unwrap_or(if https { 443 } else { 80 });
         let deadline = Instant::now() + self.timeout;
         let tcp = self.dial(&host, port, deadline).await?;
-        tcp.set_nodelay(true)
-            .map_err(|error| Error::new(ErrorKind::TcpRefused, error))?;
+        alive::tend(&tcp).map_err(|error| Error::new(ErrorKind::TcpRefused, error))?;
         if !https {
             return Ok(Stream::plain(tcp));
         }
