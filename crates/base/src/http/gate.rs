@@ -14,7 +14,7 @@ use model::signal::Code;
 
 use super::body::{BodyDeadline, BodyLimit};
 use super::error::ApiError;
-use super::rate::Subject;
+use super::rate::{Standing, Subject};
 use super::route::{Access, RouteInfo};
 use super::shell::correlation_id;
 use super::version;
@@ -40,8 +40,9 @@ pub(super) struct Gate {
 pub(super) async fn gate(State(gate): State<Arc<Gate>>, mut request: Request, next: Next) -> Response {
     let began = std::time::Instant::now();
     let route = gate.route.clone();
+    let mut standing = None;
     let answer = async {
-        if let Err(refusal) = admit(&gate, &mut request).await {
+        if let Err(refusal) = admit(&gate, &mut request, &mut standing).await {
             return refusal.into_response();
         }
         let deadline = Duration::from_secs(gate.app.config.read_deadline_s);
@@ -58,32 +59,40 @@ pub(super) async fn gate(State(gate): State<Arc<Gate>>, mut request: Request, ne
             false => response,
         }
     };
-    let response = match tokio::time::timeout(route.deadline, answer).await {
+    let mut response = match tokio::time::timeout(route.deadline, answer).await {
         Ok(response) => response,
         Err(_) => ApiError::new(Code::DeadlineExceeded).into_response(),
     };
+    if let Some(standing) = standing {
+        standing.told(&mut response);
+    }
     crate::metrics::request(&route, response.status(), began.elapsed());
     response
 }
 
-async fn admit(gate: &Gate, request: &mut Request) -> Result<(), ApiError> {
+/// Leaves behind how the asker's bucket stands, also when it refuses.
+async fn admit(gate: &Gate, request: &mut Request, standing: &mut Option<Standing>) -> Result<(), ApiError> {
+    let rates = &gate.app.rates;
     match gate.route.access {
         Access::Public => {
             let sender = Subject::address(address(request.extensions()));
             if gate.route.sign_in {
-                gate.app
-                    .rates
-                    .take(Subject::SignIn(gate.route.path, Box::new(sender.clone())))?;
+                let door = Subject::SignIn(gate.route.path, Box::new(sender.clone()));
+                standing.insert(rates.count(door)).passed()?;
             }
-            gate.app.rates.take(sender)
+            let plain = rates.count(sender);
+            let tighter = standing.map_or(plain, |door| door.tighter(plain));
+            standing.insert(tighter).passed().map(drop)
         }
         Access::Scopes(scopes) => {
             let address = address(request.extensions());
             let shown = auth::presented(&gate.app, request.headers());
             let sender = Subject::address(address);
-            gate.app.rates.take_presented(shown, sender.clone())?;
+            standing.insert(rates.count_presented(shown, sender.clone())).passed()?;
             let principal = auth::authenticate(&gate.app, request.headers(), address).await?;
-            gate.app.rates.opened(shown, principal.user_id, &sender);
+            if let Some(owner) = rates.opened(shown, principal.user_id, &sender) {
+                *standing = Some(owner);
+            }
             if let Credential::Session(_) = principal.credential
                 && let Err(foreign) = same_origin(&gate.app.config, request.method(), request.headers())
             {

@@ -23,7 +23,7 @@ pub use health::{Readiness, health_router};
 pub use later::{later, settle};
 pub use openapi::{Info, openapi};
 pub use page::{ChangedSince, CursorKey, Page, PageQuery, page};
-pub use rate::{Rates, Subject};
+pub use rate::{Rates, Standing, Subject};
 pub use route::{Access, Route, RouteInfo, Routes};
 pub use shell::{CORRELATION_HEADER, Correlation, SERVICE_HEADER, Shell, correlation_id, finish};
 pub use sse::{Outlet, Unheard, stream_answer};

@@ -8,6 +8,7 @@ use schemars::generate::SchemaSettings;
 use schemars::{Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
+use super::rate;
 use super::route::{Access, RouteInfo};
 use super::version;
 
@@ -37,6 +38,7 @@ pub fn openapi(routes: &[RouteInfo], info: &Info) -> Value {
         "paths": paths,
         "components": {
             "schemas": generator.take_definitions(true),
+            "headers": rate_headers(),
             "securitySchemes": {
                 "token": { "type": "http", "scheme": "bearer", "description": "An operator's token, `gpuaas_…`." },
                 "certificate": { "type": "mutualTLS", "description": "A client certificate that names its role." },
@@ -83,6 +85,14 @@ fn operation(route: &RouteInfo, generator: &mut SchemaGenerator, error: &Schema)
     answers
         .entry("default")
         .or_insert_with(|| failure("Any refusal or failure, with its stable code.", error));
+    // Whoever comes with a certificate has a bucket, too, but is told only when it is empty.
+    if !matches!(route.access, Access::Roles(_)) {
+        for answer in answers.values_mut() {
+            for name in [rate::LIMIT, rate::REMAINING, rate::RESET] {
+                answer["headers"][name] = json!({ "$ref": format!("#/components/headers/{name}") });
+            }
+        }
+    }
 
     let mut operation = json!({
         "operationId": operation_id(route),
@@ -116,6 +126,16 @@ fn operation(route: &RouteInfo, generator: &mut SchemaGenerator, error: &Schema)
             json!({ "required": true, "content": { "application/json": { "schema": schema(generator) } } });
     }
     operation
+}
+
+/// What every answer to people tells about their bucket.
+fn rate_headers() -> Value {
+    let number = |description| json!({ "description": description, "schema": { "type": "integer", "minimum": 0 } });
+    json!({
+        rate::LIMIT: number("How many requests may come at once after a silence."),
+        rate::REMAINING: number("How many of them are left."),
+        rate::RESET: number("After so many seconds without a request all of them are there again."),
+    })
 }
 
 fn failure(description: &str, error: &Schema) -> Value {

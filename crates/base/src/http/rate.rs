@@ -2,19 +2,22 @@
 //! neither or want to sign in. Kept in this process only and bounded in memory, so that asking it never costs more than
 //! what it saves. It slows down one who asks too often; it decides nothing else and leaves no audit row.
 
+mod standing;
+
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use ::metrics::counter;
-use model::digest::Sha256;
-use model::id::UserId;
-use model::signal::Code;
-
 use super::error::ApiError;
 use crate::config::Config;
 use crate::metrics::HTTP_RATE_LIMITED;
+use ::metrics::counter;
+use model::digest::Sha256;
+use model::id::UserId;
+
+pub use standing::Standing;
+pub(super) use standing::{LIMIT, REMAINING, RESET};
 
 /// A bucket holds this many seconds of its rate: a burst after silence is no abuse.
 const BURST_S: f64 = 10.0;
@@ -93,40 +96,45 @@ impl Rates {
     }
 
     /// One request of this subject, or how long it should wait.
-    pub fn take(&self, subject: Subject) -> Result<(), ApiError> {
-        self.take_at(subject, Instant::now())
+    pub fn take(&self, subject: Subject) -> Result<Standing, ApiError> {
+        self.count(subject).passed()
+    }
+
+    /// The same for whoever wants to tell how things stand, refused or not.
+    pub(super) fn count(&self, subject: Subject) -> Standing {
+        self.count_at(subject, Instant::now())
     }
 
     /// A request with a credential that may be anything. One that is known to open something is its owner's; any other
     /// is its sender's, before the database is asked about it.
-    pub(super) fn take_presented(&self, shown: Option<Sha256>, sender: Subject) -> Result<(), ApiError> {
+    pub(super) fn count_presented(&self, shown: Option<Sha256>, sender: Subject) -> Standing {
         let owner = shown.and_then(|shown| self.owners().get(&shown).copied());
-        self.take(owner.map_or(sender, Subject::User))
+        self.count(owner.map_or(sender, Subject::User))
     }
 
-    /// This credential has opened something: what it asks is no longer its sender's.
-    pub(super) fn opened(&self, shown: Option<Sha256>, user: UserId, sender: &Subject) {
-        let Some(shown) = shown else {
-            return;
-        };
+    /// This credential has opened something: what it asks is no longer its sender's. Tells how its owner stands if it was
+    /// not known before.
+    pub(super) fn opened(&self, shown: Option<Sha256>, user: UserId, sender: &Subject) -> Option<Standing> {
+        let shown = shown?;
         let mut owners = self.owners();
         if owners.len() >= SUBJECTS_MOST && !owners.contains_key(&shown) {
             // Whoever still asks is known again with the next request.
             owners.clear();
         }
-        if owners.insert(shown, user).is_none() {
-            drop(owners);
-            self.give_back(sender);
-            // Its first request has passed already, so there is nothing left to refuse.
-            drop(self.take(Subject::User(user)));
+        if owners.insert(shown, user).is_some() {
+            return None;
         }
+        drop(owners);
+        self.give_back(sender);
+        // Its first request has passed already, so there is nothing left to refuse.
+        Some(self.count(Subject::User(user)))
     }
 
     fn owners(&self) -> MutexGuard<'_, HashMap<Sha256, UserId>> {
         self.0.owners.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn take_at(&self, subject: Subject, now: Instant) -> Result<(), ApiError> {
+    fn count_at(&self, subject: Subject, now: Instant) -> Standing {
         let mut buckets = self.0.buckets.lock().unwrap_or_else(PoisonError::into_inner);
         if buckets.len() >= SUBJECTS_MOST && !buckets.contains_key(&subject) {
             // A full bucket says no more than none.
@@ -136,23 +144,21 @@ impl Rates {
             true => subject,
             false => Subject::Others,
         };
-        let per_s = self.per_s(&subject);
+        let (room, per_s) = (self.room(&subject), self.per_s(&subject));
         let kind = subject.kind();
-        let full = Bucket {
-            left: self.room(&subject),
-            at: now,
-        };
+        let full = Bucket { left: room, at: now };
         let bucket = buckets.entry(subject.clone()).or_insert(full);
         bucket.left = self.filled(&subject, *bucket, now);
         bucket.at = now;
         if bucket.left >= 1.0 {
             bucket.left -= 1.0;
-            return Ok(());
+            return Standing::of(room, bucket.left, per_s, None);
         }
-        let wait_s = ((1.0 - bucket.left) / per_s).ceil().max(1.0);
+        let left = bucket.left;
+        let wait_s = ((1.0 - left) / per_s).ceil().max(1.0);
         drop(buckets);
         counter!(HTTP_RATE_LIMITED, "subject" => kind).increment(1);
-        Err(ApiError::new(Code::RateLimited).retry_after_s(wait_s as u32))
+        Standing::of(room, left, per_s, Some(wait_s as u32))
     }
 
     fn filled(&self, subject: &Subject, bucket: Bucket, now: Instant) -> f64 {
@@ -190,6 +196,8 @@ impl Rates {
 mod tests {
     use std::time::Duration;
 
+    use model::signal::Code;
+
     use super::*;
 
     fn rates(per_s: u64) -> Rates {
@@ -205,10 +213,10 @@ mod tests {
     #[test]
     fn a_burst_passes_then_the_rate_and_nobody_else_pays() {
         let (rates, start) = (rates(5), Instant::now());
-        let passed = |subject: &str, at: Instant| rates.take_at(from(subject), at).is_ok();
+        let passed = |subject: &str, at: Instant| rates.count_at(from(subject), at).passed().is_ok();
         let burst = (0..100).filter(|_| passed("192.0.2.1", start)).count();
         assert_eq!(burst, 50);
-        let refused = rates.take_at(from("192.0.2.1"), start).expect_err("empty");
+        let refused = rates.count_at(from("192.0.2.1"), start).passed().expect_err("empty");
         assert_eq!((refused.code, refused.retry_after_s), (Code::RateLimited, Some(1)));
         assert!(passed("192.0.2.2", start), "another has a bucket of its own");
         let later = start + Duration::from_secs(2);
@@ -226,11 +234,16 @@ mod tests {
     fn a_token_that_opens_is_not_starved_by_guesses_from_its_address() {
         let rates = rates(1);
         let (mine, sender) = (Some(Sha256::of(b"mine")), from("192.0.2.1"));
-        rates.take_presented(mine, sender.clone()).expect("the first request");
-        rates.opened(mine, UserId::new(), &sender);
-        let guess = |n: u32| rates.take_presented(Some(Sha256::of(&n.to_be_bytes())), sender.clone());
-        assert_eq!((0..100).filter(|n| guess(*n).is_ok()).count(), 10);
-        rates.take_presented(mine, sender).expect("still served");
+        rates
+            .count_presented(mine, sender.clone())
+            .passed()
+            .expect("the first request");
+        let first = rates.opened(mine, UserId::new(), &sender).expect("not known before");
+        assert_eq!((first.limit, first.remaining, first.reset_s), (10, 9, 1));
+        let guess = |n: u32| rates.count_presented(Some(Sha256::of(&n.to_be_bytes())), sender.clone());
+        assert_eq!((0..100).filter(|n| guess(*n).passed().is_ok()).count(), 10);
+        assert!(rates.opened(mine, UserId::new(), &sender).is_none(), "known by now");
+        rates.count_presented(mine, sender).passed().expect("still served");
     }
 
     #[test]
@@ -239,20 +252,21 @@ mod tests {
         let tokens: Vec<Sha256> = (0..5u32).map(|n| Sha256::of(&n.to_be_bytes())).collect();
         for token in &tokens {
             rates
-                .take_presented(Some(*token), sender.clone())
+                .count_presented(Some(*token), sender.clone())
+                .passed()
                 .expect("a first request");
             rates.opened(Some(*token), person, &sender);
         }
-        let again = |n: usize| rates.take_presented(Some(tokens[n % 5]), sender.clone());
-        assert_eq!((0..100).filter(|n| again(*n).is_ok()).count(), 5, "ten in all");
+        let again = |n: usize| rates.count_presented(Some(tokens[n % 5]), sender.clone());
+        assert_eq!((0..100).filter(|n| again(*n).passed().is_ok()).count(), 5, "ten in all");
     }
 
     #[test]
     fn an_address_begins_to_sign_in_ten_times_a_minute() {
         let (rates, start) = (rates(1000), Instant::now());
         let tries = |address: &str, at: Instant| {
-            let one = || rates.take_at(Subject::SignIn("/auth/login", Box::new(from(address))), at);
-            (0..50).filter(|_| one().is_ok()).count()
+            let one = || rates.count_at(Subject::SignIn("/auth/login", Box::new(from(address))), at);
+            (0..50).filter(|_| one().passed().is_ok()).count()
         };
         assert_eq!((tries("192.0.2.1", start), tries("192.0.2.2", start)), (10, 10));
         assert_eq!(tries("192.0.2.1", start + Duration::from_secs(30)), 5);
@@ -264,15 +278,16 @@ mod tests {
         for n in 0..u32::try_from(SUBJECTS_MOST).expect("small") {
             assert!(
                 rates
-                    .take_at(Subject::address(Some(n.to_be_bytes().into())), start)
+                    .count_at(Subject::address(Some(n.to_be_bytes().into())), start)
+                    .passed()
                     .is_ok()
             );
         }
-        let extra = |n: u32| rates.take_at(Subject::address(Some((0xf000_0000 + n).to_be_bytes().into())), start);
-        assert_eq!((0..100).filter(|n| extra(*n).is_ok()).count(), 10);
+        let extra = |n: u32| rates.count_at(Subject::address(Some((0xf000_0000 + n).to_be_bytes().into())), start);
+        assert_eq!((0..100).filter(|n| extra(*n).passed().is_ok()).count(), 10);
         let later = start + Duration::from_secs(1);
         assert!(
-            rates.take_at(from("198.51.100.1"), later).is_ok(),
+            rates.count_at(from("198.51.100.1"), later).passed().is_ok(),
             "who was silent is forgotten"
         );
     }

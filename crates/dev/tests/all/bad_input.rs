@@ -7,6 +7,7 @@ mod lists;
 mod nodes;
 mod often;
 mod raw;
+mod standing;
 mod versions;
 
 use dev::town::Town;
