@@ -107,7 +107,8 @@ pub async fn seats(from: impl PgExecutor<'_>, principal: &Principal) -> sqlx::Re
         .bind(principal.user_id.uuid())
         .fetch_all(from)
         .await?;
-    Ok(ids.into_iter().map(Into::into).collect())
+    let open = |project: &ProjectId| principal.confined.is_none_or(|confined| confined.project == *project);
+    Ok(ids.into_iter().map(ProjectId::from).filter(open).collect())
 }
 
 /// May this caller look into projects that they are not in?

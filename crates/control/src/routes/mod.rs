@@ -25,6 +25,8 @@ const IN_PROJECTS: &[(Method, &str)] = &[
     (Method::GET, "/v1/allocations"),
     (Method::POST, "/v1/allocations"),
     (Method::GET, "/v1/allocations/{id}"),
+    (Method::GET, "/v1/events"),
+    (Method::GET, "/v1/allocations/{id}/events"),
     (Method::GET, "/v1/allocations/{id}/phases"),
     (Method::GET, "/v1/allocations/{id}/transitions"),
     (Method::POST, "/v1/allocations/{id}/cancel"),

@@ -2,6 +2,7 @@
 
 mod ends;
 mod hears;
+mod machines;
 mod resumes;
 mod typed;
 
