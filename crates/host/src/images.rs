@@ -37,7 +37,8 @@ pub trait Images: Send + Sync {
     /// Copies what somebody fetched. Refused unless it is exactly what was signed; then nothing stays.
     fn adopt(&self, image: &Image, bytes: File) -> Result<()>;
 
-    /// Reads the stored bytes again and looks into them. Gives the size of the disk inside.
+    /// The stored bytes are those that were signed, read again unless they are known not to have changed; and what is in
+    /// them harms nobody. Gives the size of the disk inside.
     fn verify(&self, image: &Image) -> Result<u64>;
 
     /// Writes the disk inside to this disk, syncs it, and reads it back.

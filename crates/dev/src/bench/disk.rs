@@ -16,6 +16,7 @@ pub(super) struct LoopDisk {
     pub(super) identity: DiskIdentity,
     /// It has this disk and no other.
     pub(super) host: Host,
+    pub(super) root: PathBuf,
 }
 
 impl LoopDisk {
@@ -36,7 +37,12 @@ impl LoopDisk {
         std::fs::create_dir_all(&root)?;
         disguise(&root, &device, &identity)?;
         let host = Host::real_under(&root);
-        Ok(Self { device, identity, host })
+        Ok(Self {
+            device,
+            identity,
+            host,
+            root,
+        })
     }
 
     pub(super) fn detach(&self, dir: &Path) -> anyhow::Result<()> {

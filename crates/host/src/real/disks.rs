@@ -2,7 +2,7 @@
 //! passed it, as an open file.
 
 mod controller;
-mod direct;
+pub(in crate::real) mod direct;
 mod guard;
 mod identity;
 mod open;

@@ -21,14 +21,14 @@ use crate::tree::program;
 
 const SECRET: &[u8] = b"a secret of the host that no guest may ever read, 0123456789";
 
-struct Desk {
+pub(crate) struct Desk {
     dir: Scratch,
-    images: Real,
+    pub(crate) images: Real,
 }
 
 impl Desk {
     /// None where nothing can be converted.
-    fn new(name: &str) -> Option<Self> {
+    pub(crate) fn new(name: &str) -> Option<Self> {
         if !PathBuf::from("/usr/bin/qemu-img").exists() || !rustix::process::geteuid().is_root() {
             println!("not run: needs root and qemu-img");
             return None;
@@ -39,7 +39,7 @@ impl Desk {
         Some(Self { dir, images })
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.dir.0.join(name)
     }
 
@@ -53,7 +53,7 @@ impl Desk {
     }
 
     /// A file in the image directory, as a task would name it.
-    fn image(&self, name: &str, format: ImageFormat) -> Image {
+    pub(crate) fn image(&self, name: &str, format: ImageFormat) -> Image {
         let bytes = fs::read(self.path("images").join(name)).unwrap_or_default();
         Image {
             name: name.parse().expect("a file name"),
@@ -88,13 +88,13 @@ impl Desk {
 }
 
 /// A file that stands for a disk.
-struct Disk {
+pub(crate) struct Disk {
     file: File,
     identity: DiskIdentity,
 }
 
 impl Disk {
-    fn blank(desk: &Desk, size_bytes: u64) -> Self {
+    pub(crate) fn blank(desk: &Desk, size_bytes: u64) -> Self {
         let path = desk.path("disk");
         let file = File::options()
             .read(true)

@@ -10,6 +10,7 @@ mod facts;
 mod hostile;
 mod images;
 mod kernel;
+mod known;
 mod leases;
 mod loops;
 mod pretend;

@@ -8,14 +8,14 @@ use std::os::unix::fs::FileExt;
 const ALIGNED_TO: usize = 4096;
 
 /// Memory that begins at a multiple of 4 KiB.
-pub(super) struct Buffer {
+pub(in crate::real) struct Buffer {
     bytes: Vec<u8>,
     start: usize,
     length: usize,
 }
 
 impl Buffer {
-    pub(super) fn zeros(length: usize) -> Self {
+    pub(in crate::real) fn zeros(length: usize) -> Self {
         let bytes = vec![0; length + ALIGNED_TO];
         let start = bytes.as_ptr().align_offset(ALIGNED_TO);
         // It may not be found only where addresses have no meaning.
@@ -23,17 +23,17 @@ impl Buffer {
         Self { bytes, start, length }
     }
 
-    pub(super) fn get(&self) -> &[u8] {
+    pub(in crate::real) fn get(&self) -> &[u8] {
         &self.bytes[self.start..self.start + self.length]
     }
 
-    pub(super) fn get_mut(&mut self) -> &mut [u8] {
+    pub(in crate::real) fn get_mut(&mut self) -> &mut [u8] {
         &mut self.bytes[self.start..self.start + self.length]
     }
 }
 
 /// The pieces of a disk, one buffer long each but for the last.
-pub(super) fn pieces(size_bytes: u64, piece: usize) -> impl Iterator<Item = (u64, usize)> {
+pub(in crate::real) fn pieces(size_bytes: u64, piece: usize) -> impl Iterator<Item = (u64, usize)> {
     let step = piece as u64;
     (0..size_bytes.div_ceil(step)).map(move |n| {
         let offset = n * step;
@@ -42,11 +42,11 @@ pub(super) fn pieces(size_bytes: u64, piece: usize) -> impl Iterator<Item = (u64
     })
 }
 
-pub(super) fn read(file: &File, into: &mut [u8], offset: u64) -> io::Result<()> {
+pub(in crate::real) fn read(file: &File, into: &mut [u8], offset: u64) -> io::Result<()> {
     file.read_exact_at(into, offset)
 }
 
-pub(super) fn write(file: &File, from: &[u8], offset: u64) -> io::Result<()> {
+pub(in crate::real) fn write(file: &File, from: &[u8], offset: u64) -> io::Result<()> {
     file.write_all_at(from, offset)
 }
 

@@ -11,16 +11,13 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::cage::Cage;
+use super::pieces::pieces;
 use super::{CONVERT, DISK, refused};
 use crate::error::Doing;
 use crate::real::command::{Commands, Output, Program, With};
 use crate::{Image, Result};
 
 const LOOK: Duration = Duration::from_secs(60);
-/// What is read back, at most: so much of it, so often.
-const PIECE: u64 = 8 << 20;
-const PIECES: u64 = 8;
-const BLOCK: u64 = 4096;
 
 /// `qemu-img info --output=json`, as far as it matters. Other keys describe; these decide.
 #[derive(Deserialize)]
@@ -113,33 +110,4 @@ pub(super) fn compare(
         }
     }
     Ok(())
-}
-
-/// Offset and length.
-fn pieces(size: u64) -> Vec<(u64, u64)> {
-    if size <= PIECE * PIECES {
-        return vec![(0, size)];
-    }
-    let step = (size - PIECE) / (PIECES - 1) / BLOCK * BLOCK;
-    let mut all: Vec<(u64, u64)> = (0..PIECES - 1).map(|n| (n * step, PIECE)).collect();
-    all.push((size - PIECE, PIECE));
-    all
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{BLOCK, PIECE, PIECES, pieces};
-
-    #[test]
-    fn both_ends_are_looked_at_and_what_is_small_is_whole() {
-        assert_eq!(pieces(512), [(0, 512)]);
-        assert_eq!(pieces(PIECE * PIECES), [(0, PIECE * PIECES)]);
-        for size in [PIECE * PIECES + BLOCK, 10 << 30, (10 << 30) + 3 * BLOCK] {
-            let all = pieces(size);
-            assert_eq!(all.len() as u64, PIECES);
-            assert_eq!((all[0], all[all.len() - 1]), ((0, PIECE), (size - PIECE, PIECE)));
-            assert!(all.iter().all(|(offset, _)| offset % BLOCK == 0), "{all:?}");
-            assert!(all.is_sorted());
-        }
-    }
 }

@@ -4,6 +4,8 @@
 
 mod cage;
 mod inside;
+mod known;
+mod pieces;
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -11,9 +13,11 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use model::digest::{Hasher, Sha256};
+use model::digest::Hasher;
 use model::signal::Code;
 
+use self::known::{Known, Stamp};
+use self::pieces::Inside;
 use super::command::{Commands, Program, With};
 use super::whole::Folder;
 use crate::error::Doing;
@@ -30,13 +34,41 @@ pub struct Images {
     store: PathBuf,
     dirs: Vec<PathBuf>,
     commands: Commands,
+    known: Known,
 }
 
 impl Images {
     /// Local files are looked for in `dirs`, in this order.
     pub fn under(root: &Path, dirs: Vec<PathBuf>) -> Self {
         let (store, commands) = (root.join(STORE), Commands::under("/".into()));
-        Self { store, dirs, commands }
+        let known = Known::default();
+        Self {
+            store,
+            dirs,
+            commands,
+            known,
+        }
+    }
+
+    /// Would it be written without being hashed again?
+    pub fn is_known(&self, image: &Image) -> Result<bool> {
+        let file = self.there(image)?;
+        self.known
+            .holds(&image.sha256, &file)
+            .doing(|| format!("look at image {}", image.sha256))
+    }
+
+    /// Opened, with every byte as it was signed, and how it looked before that was found out. From here on it is this
+    /// file.
+    fn sound(&self, image: &Image) -> Result<(File, Stamp)> {
+        let doing = || format!("read image {}", image.sha256);
+        let (mut file, fresh) = (self.there(image)?, self.store()?.nameless(0o600)?);
+        let before = Stamp::of(&file).doing(doing)?;
+        let found = self.known.check(&image.sha256, &mut file, &fresh).doing(doing)?;
+        if found != image.sha256 {
+            return Err(mismatch(image, format!("the stored file has digest {found}")));
+        }
+        Ok((file, before))
     }
 
     fn store(&self) -> Result<Folder> {
@@ -139,25 +171,20 @@ impl crate::Images for Images {
     }
 
     fn verify(&self, image: &Image) -> Result<u64> {
-        let mut file = self.there(image)?;
-        let found = digest(&mut file).doing(|| format!("read image {}", image.sha256))?;
-        if found != image.sha256 {
-            return Err(mismatch(image, format!("the stored file has digest {found}")));
-        }
-        inside::look(&self.commands, image, &self.there(image)?)
+        inside::look(&self.commands, image, &self.sound(image)?.0)
     }
 
     fn write(&self, image: &Image, disk: &dyn OpenDisk) -> Result<()> {
         let held = disk.fd().ok_or_else(|| refused(image, "the disk is a pretended one"))?;
         let doing = || format!("write image {} to a disk", image.sha256);
         let disk = File::from(held.try_clone_to_owned().doing(doing)?);
-        let mut source = self.there(image)?;
-        // Once more: it may be another file than the one that was verified. From here on it is this one.
-        let found = digest(&mut source).doing(doing)?;
-        if found != image.sha256 {
-            return Err(mismatch(image, format!("the stored file has digest {found}")));
-        }
-        let size = inside::look(&self.commands, image, &source)?;
+        // Once more: it may be another file than the one that was verified.
+        let (source, before) = self.sound(image)?;
+        let known = self.known.inside(&image.sha256, &source).doing(doing)?;
+        let size = match &known {
+            Some(inside) => inside.size,
+            None => inside::look(&self.commands, image, &source)?,
+        };
         let format = image.format.as_str();
         // The disk is its standard input, which it can only reach by that number; never its output, where a program may
         // say something. The image has the name of its digest, and the cage opens that very file and no other.
@@ -171,7 +198,21 @@ impl crate::Images for Images {
         cage.run(|| self.commands.run_with(Program::QemuImg, &args, with, CONVERT))?
             .ok()?;
         disk.sync_all().doing(doing)?;
-        inside::compare(&self.commands, image, (&source, &from), &disk, size)
+        let sums = pieces::sums(&disk, size);
+        let seen = sums.map(|sums| Inside { size, sums });
+        if seen.is_none() || seen != known {
+            inside::compare(&self.commands, image, (&source, &from), &disk, size)?;
+        }
+        if Stamp::of(&source).doing(doing)? != before {
+            return Err(mismatch(
+                image,
+                "the stored file changed while it was written".to_owned(),
+            ));
+        }
+        match seen {
+            Some(seen) => self.known.learn(&image.sha256, &source, seen).doing(doing),
+            None => Ok(()),
+        }
     }
 }
 
@@ -183,16 +224,6 @@ impl Read for FromStart {
         let read = self.0.read_at(into, self.1)?;
         self.1 += read as u64;
         Ok(read)
-    }
-}
-
-fn digest(file: &mut File) -> std::io::Result<Sha256> {
-    let (mut hasher, mut chunk) = (Hasher::default(), vec![0; CHUNK]);
-    loop {
-        match file.read(&mut chunk)? {
-            0 => return Ok(hasher.done()),
-            read => hasher.add(&chunk[..read]),
-        }
     }
 }
 

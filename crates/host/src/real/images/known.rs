@@ -1,0 +1,148 @@
+//! Which stored files are known to hold their digest, so that the same bytes are not hashed for every slice: in memory
+//! only, until the executor ends, and for a day at most, because disks forget. A file is known by its inode, size and
+//! both its times of change, and only if those were old when its reading began and it had nothing left to write back:
+//! then whoever writes to it later, through a call or through a mapping, moves a time that nobody can set. What differs
+//! in anything is hashed anew, and so is whatever lies on a file system that is not known to keep these times. Not seen:
+//! somebody who sets the machine's clock back to the nanosecond, or writes to the device below the file system. Both
+//! have to be root, who could as well change this program; and a day ends it.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, Read, Seek};
+use std::os::unix::fs::MetadataExt;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use model::digest::{Hasher, Sha256};
+use rustix::fs::fstatfs;
+
+use super::pieces::Inside;
+
+const CHUNK: usize = 1 << 20;
+/// Far more than a clock's step: a second change in the same step would have the same time.
+const SETTLED_S: i64 = 2;
+const GOOD_FOR: Duration = Duration::from_secs(86_400);
+/// More images than a node ever has.
+const MANY: usize = 1024;
+/// ext4, xfs and btrfs write down a change through a mapping when the page was clean before. tmpfs and what lies on
+/// another machine do not.
+const KEEP_TIMES: [u32; 3] = [0xef53, 0x5846_5342, 0x9123_683e];
+
+#[derive(Default)]
+pub(super) struct Known {
+    files: Mutex<HashMap<Sha256, Record>>,
+}
+
+struct Record {
+    stamp: Stamp,
+    since: Instant,
+    inside: Option<Inside>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Stamp {
+    device: u64,
+    inode: u64,
+    size: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+impl Stamp {
+    pub(super) fn of(file: &File) -> io::Result<Self> {
+        let seen = file.metadata()?;
+        Ok(Self {
+            device: seen.dev(),
+            inode: seen.ino(),
+            size: seen.size(),
+            modified: (seen.mtime(), seen.mtime_nsec()),
+            changed: (seen.ctime(), seen.ctime_nsec()),
+        })
+    }
+
+    /// Old enough at the time of `fresh`, which was made on the same file system.
+    fn settled(&self, fresh: &Self) -> bool {
+        let newest = self.changed.0.max(self.modified.0);
+        newest.saturating_add(SETTLED_S) < fresh.changed.0 && self.device == fresh.device
+    }
+}
+
+impl Known {
+    pub(super) fn holds(&self, sha256: &Sha256, file: &File) -> io::Result<bool> {
+        self.about(sha256, file, |_| ()).map(|known| known.is_some())
+    }
+
+    pub(super) fn inside(&self, sha256: &Sha256, file: &File) -> io::Result<Option<Inside>> {
+        let inside = self.about(sha256, file, |record| record.inside.clone());
+        inside.map(Option::flatten)
+    }
+
+    /// Remembered with the file, if that is.
+    pub(super) fn learn(&self, sha256: &Sha256, file: &File, inside: Inside) -> io::Result<()> {
+        self.about(sha256, file, |record| record.inside = Some(inside))
+            .map(drop)
+    }
+
+    fn about<T>(&self, sha256: &Sha256, file: &File, ask: impl FnOnce(&mut Record) -> T) -> io::Result<Option<T>> {
+        let stamp = Stamp::of(file)?;
+        let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = files.get_mut(sha256);
+        let known = known.filter(|known| known.stamp == stamp && known.since.elapsed() < GOOD_FOR);
+        Ok(known.map(ask))
+    }
+
+    /// The digest that this file is to have, or the one that it has. `fresh` is a file that was just made beside it: its
+    /// times say how late it is there.
+    pub(super) fn check(&self, sha256: &Sha256, file: &mut File, fresh: &File) -> io::Result<Sha256> {
+        if self.holds(sha256, file)? {
+            return Ok(*sha256);
+        }
+        let fresh = Stamp::of(fresh)?;
+        // A page that somebody has mapped and changed takes further changes without a word until it is written back.
+        file.sync_data()?;
+        let stamp = Stamp::of(file)?;
+        let found = digest(file)?;
+        let keeps = fstatfs(&*file).is_ok_and(|seen| KEEP_TIMES.iter().any(|magic| i64::from(*magic) == seen.f_type));
+        let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        files.remove(sha256);
+        if found == *sha256 && keeps && stamp.settled(&fresh) && Stamp::of(file)? == stamp && files.len() < MANY {
+            let since = Instant::now();
+            let inside = None;
+            files.insert(found, Record { stamp, since, inside });
+        }
+        Ok(found)
+    }
+}
+
+fn digest(file: &mut File) -> io::Result<Sha256> {
+    file.rewind()?;
+    let (mut hasher, mut chunk) = (Hasher::default(), vec![0; CHUNK]);
+    loop {
+        match file.read(&mut chunk)? {
+            0 => return Ok(hasher.done()),
+            read => hasher.add(&chunk[..read]),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Stamp;
+
+    #[test]
+    fn what_changed_just_now_or_after_now_is_not_settled() {
+        let at = |modified: i64, changed: i64| Stamp {
+            device: 1,
+            inode: 1,
+            size: 1,
+            modified: (modified, 0),
+            changed: (changed, 999_999_999),
+        };
+        let fresh = at(100, 100);
+        assert!(at(97, 97).settled(&fresh));
+        for (modified, changed) in [(98, 97), (97, 98), (100, 100), (97, 101), (i64::MAX, 97)] {
+            assert!(!at(modified, changed).settled(&fresh), "{modified} {changed}");
+        }
+        assert!(!at(97, 97).settled(&Stamp { device: 2, ..fresh }), "another clock");
+    }
+}
