@@ -35,6 +35,7 @@ metrics! {
     HTTP_REQUESTS "gpuaas_http_requests_total" Counter "Requests answered, by route and status."
     HTTP_REQUEST_SECONDS "gpuaas_http_request_duration_seconds" Histogram "Time from the first byte of a request to its answer, by route."
     HTTP_RATE_LIMITED "gpuaas_http_rate_limited_total" Counter "Requests refused for coming too often, by kind of subject."
+    HTTP_STREAMS_ENDED "gpuaas_http_streams_ended_total" Counter "Streams of events that were ended from this side, by code."
     AUTH_FAILURES "gpuaas_auth_failures_total" Counter "Requests refused for their credentials, by code."
     AUDIT_UNSEALED_SECONDS "gpuaas_audit_unsealed_age_seconds" Gauge "Age of the oldest audit row when it was last added to the chain; 0 when there was none."
     AUDIT_SEALED "gpuaas_audit_sealed_total" Counter "Audit rows added to the chain by this process."

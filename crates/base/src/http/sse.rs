@@ -5,6 +5,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use ::metrics::counter;
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
@@ -15,6 +16,8 @@ use serde::Serialize;
 use serde_json::json;
 use tokio::sync::mpsc::error::SendTimeoutError;
 use tokio::sync::mpsc::{self, OwnedPermit, Sender};
+
+use crate::metrics::HTTP_STREAMS_ENDED;
 
 /// Told and not yet taken by the connection, which has a buffer of its own.
 const BUFFER: usize = 32;
@@ -78,6 +81,7 @@ impl Outlet {
 
     /// Says why nothing more comes.
     pub fn end(self, code: Code) {
+        counter!(HTTP_STREAMS_ENDED, "code" => code.as_str()).increment(1);
         let word = frame(None, "end", &json!({ "code": code, "message": code.meaning() }));
         self.last_word.send(Bytes::from(word));
     }

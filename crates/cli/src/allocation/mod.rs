@@ -54,7 +54,7 @@ pub(crate) enum Verb {
     /// Every move it made, oldest first
     Events {
         allocation: String,
-        /// What happens to it from now on, until Ctrl-C
+        /// What happens to it from now on, until it has ended or Ctrl-C
         #[arg(long, short)]
         follow: bool,
     },
@@ -176,7 +176,8 @@ pub(crate) async fn run(verb: Verb, session: &mut Session) -> Result<(), Failure
         Verb::Events { allocation, follow } => {
             let (client, path) = found(session, &allocation).await?;
             if follow {
-                return crate::event::follow(session, &format!("{path}/events"), None).await;
+                let it = crate::event::Allocation(&path);
+                return crate::event::follow(session, &format!("{path}/events"), None, Some(&it)).await;
             }
             let document = client.get(&format!("{path}/transitions")).await?;
             session.out.list(&TRANSITIONS, &document)

@@ -1,5 +1,6 @@
-//! A stream of events, for as long as the person wants it. A stream that ends or breaks is opened again where it was; only
-//! what the server refuses for good, or a stream that cannot be opened in the first place, is a failure.
+//! A stream of events, for as long as the person wants it or until what is followed has ended. A stream that ends or breaks
+//! is opened again where it was; only what the server refuses for good, or a stream that cannot be opened in the first
+//! place, is a failure.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -13,59 +14,103 @@ use crate::failure::{Exit, Failure};
 use crate::output::{Format, Out, text};
 use crate::session::Session;
 
+use super::allocation::Allocation;
+
 const PAUSE: Duration = Duration::from_millis(300);
 const PAUSE_MOST: Duration = Duration::from_secs(5);
 /// The server says something every fifteen seconds.
 const SILENCE: Duration = Duration::from_secs(45);
 
-pub(crate) async fn follow(session: &mut Session, path: &str, after: Option<u64>) -> Result<(), Failure> {
+/// What comes after this event, or from now on; with an allocation, until it has ended.
+pub(crate) async fn follow(
+    session: &mut Session,
+    path: &str,
+    after: Option<u64>,
+    allocation: Option<&Allocation<'_>>,
+) -> Result<(), Failure> {
     let interrupt = session.out.env.interrupt.clone();
     let mut interrupted = pin!(interrupt.heard());
-    let followed = pin!(follow_on(session, path, after));
+    let followed = pin!(follow_on(session, path, after, allocation));
     tokio::select! {
         biased;
         () = &mut interrupted => Err(Failure::silent(Exit::Interrupted)),
-        failed = followed => Err(failed),
+        over = followed => over,
     }
 }
 
-async fn follow_on(session: &mut Session, path: &str, after: Option<u64>) -> Failure {
-    let client = match session.client() {
-        Ok(client) => client,
-        Err(failure) => return failure,
-    };
+/// How far one connection led.
+enum Heard {
+    Nothing,
+    Something,
+    /// Events were left out, so an end may be among them.
+    Missed,
+    TheEnd,
+}
+
+async fn follow_on(
+    session: &mut Session,
+    path: &str,
+    after: Option<u64>,
+    allocation: Option<&Allocation<'_>>,
+) -> Result<(), Failure> {
+    let client = session.client()?;
     let mut place = after.map(|seq| seq.to_string());
     let (mut opened, mut pause) = (false, PAUSE);
+    // What ended before a stream began is told by none.
+    let mut unseen = allocation;
     loop {
-        match client.hold(path, place.as_deref()).await {
-            Ok(held) => {
-                opened = true;
-                match read(&mut session.out, held, &mut place).await {
-                    Ok(true) => pause = PAUSE,
-                    Ok(false) => {}
-                    Err(failure) => return failure,
+        let begun = async {
+            let held = client.hold(path, place.as_deref()).await?;
+            let ended = match unseen {
+                Some(allocation) => allocation.ended(&client).await?,
+                None => None,
+            };
+            Ok::<_, Failure>((held, ended))
+        };
+        match begun.await {
+            Ok((_, Some(word))) => return session.out.note(&word),
+            Ok((held, None)) => {
+                (opened, unseen) = (true, None);
+                match read(&mut session.out, held, &mut place, allocation).await? {
+                    Heard::Nothing => {}
+                    Heard::Something => pause = PAUSE,
+                    Heard::Missed => unseen = allocation,
+                    Heard::TheEnd => return Ok(()),
                 }
             }
             Err(failure) if opened && failure.passing => {}
-            Err(failure) => return failure,
+            Err(failure) => return Err(failure),
         }
         sleep(pause).await;
         pause = (pause * 2).min(PAUSE_MOST);
     }
 }
 
-/// Until it is over, however that happens. False: it said nothing at all.
-async fn read(out: &mut Out, mut held: Held, place: &mut Option<String>) -> Result<bool, Failure> {
+/// Until it is over, however that happens.
+async fn read(
+    out: &mut Out,
+    mut held: Held,
+    place: &mut Option<String>,
+    allocation: Option<&Allocation<'_>>,
+) -> Result<Heard, Failure> {
     let mut parser = Parser::default();
-    let mut heard = false;
+    let mut heard = Heard::Nothing;
     while let Ok(Ok(Some(piece))) = timeout(SILENCE, held.piece()).await {
         let Ok(messages) = parser.push(&piece) else { break };
         for message in &messages {
-            heard = true;
+            heard = Heard::Something;
             show(out, message)?;
+            match allocation {
+                Some(allocation) if allocation.ends_with(&message.event) => return Ok(Heard::TheEnd),
+                Some(_) if message.event == "reset" => heard = Heard::Missed,
+                _ => {}
+            }
         }
         if let Some(id) = parser.last_id() {
             *place = Some(id.to_owned());
+        }
+        if matches!(heard, Heard::Missed) {
+            break;
         }
     }
     Ok(heard)

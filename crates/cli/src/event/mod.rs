@@ -1,5 +1,6 @@
 //! `gpuaas event`: what happens, as it happens. One line each, for people or for programs; Ctrl-C ends it.
 
+mod allocation;
 mod follow;
 
 use clap::Subcommand;
@@ -8,6 +9,7 @@ use crate::client::encode;
 use crate::failure::Failure;
 use crate::ids::{Noun, resolve};
 use crate::session::Session;
+pub(crate) use allocation::Allocation;
 pub(crate) use follow::follow;
 
 #[derive(Subcommand)]
@@ -39,7 +41,8 @@ pub(crate) async fn run(verb: Verb, session: &mut Session) -> Result<(), Failure
                 query.push(format!("types={}", encode(&types.join(","))));
             }
             let sign = if query.is_empty() { "" } else { "?" };
-            follow(session, &format!("/v1/events{sign}{}", query.join("&")), after).await
+            let path = format!("/v1/events{sign}{}", query.join("&"));
+            follow(session, &path, after, None).await
         }
     }
 }

@@ -1,9 +1,11 @@
 //! Events as readers hear them: who hears what, from where on, and how a stream ends.
 
 mod ends;
+mod followed;
 mod hears;
 mod machines;
 mod resumes;
+mod slow;
 mod typed;
 
 use base::Actor;

@@ -10,20 +10,20 @@ use super::{Person, project, seats};
 use crate::EXE;
 
 /// A run that goes on beside the test.
-fn types(town: &Town, person: &Person, url: &str, words: &'static str) -> (JoinHandle<u8>, Captured) {
-    let (token, home) = (person.at(town, 0).token().to_owned(), town.dir().display().to_string());
+pub(super) fn types(town: &Town, token: &str, url: &str, words: &str) -> (JoinHandle<u8>, Captured) {
+    let home = town.dir().display().to_string();
     let vars = [
         ("GPUAAS_URL", url),
-        ("GPUAAS_TOKEN", &token),
+        ("GPUAAS_TOKEN", token),
         ("HOME", &home),
         ("NO_COLOR", "1"),
     ];
     let (env, captured) = Env::captured(vars);
-    let words: Vec<&str> = ["gpuaas"].into_iter().chain(words.split(' ')).collect();
+    let words: Vec<String> = format!("gpuaas {words}").split(' ').map(str::to_owned).collect();
     (tokio::spawn(cli::run(words, env)), captured)
 }
 
-async fn lines(captured: &Captured, wanted: usize) -> Vec<Value> {
+pub(super) async fn lines(captured: &Captured, wanted: usize) -> Vec<Value> {
     eventually("that many lines", async || {
         let text = captured.stdout();
         let lines: Vec<&str> = text.lines().collect();
@@ -45,7 +45,12 @@ async fn tail_goes_on_after_a_cut_and_ends_with_ctrl_c() {
     let hers = project(&town, "hers", &ada).await;
     let url = town.platform.public_urls[1].clone();
     let api = ada.at(&town, 0);
-    let (run, captured) = types(&town, &ada, &url, "-o json event tail --project hers --types project.*");
+    let (run, captured) = types(
+        &town,
+        api.token(),
+        &url,
+        "-o json event tail --project hers --types project.*",
+    );
     // It says nothing until something happens, so make things happen until it has heard of one.
     let first = eventually("it hears", async || {
         seats(&api, hers, "ada", "viewer").await;
@@ -92,7 +97,7 @@ async fn tail_goes_on_after_a_cut_and_ends_with_ctrl_c() {
     assert_eq!(roles, ["admin", "member", "viewer"]);
     captured.interrupt();
     assert_eq!(run.await.expect("ends"), 130, "{}", captured.stderr());
-    let (refused, said) = types(&town, &ada, &url, "event tail --types no.such");
+    let (refused, said) = types(&town, api.token(), &url, "event tail --types no.such");
     assert_eq!(refused.await.expect("ends"), 2, "{}", said.stderr());
     assert!(said.stderr().contains("field_invalid"), "{}", said.stderr());
     town.end().await;
