@@ -25,6 +25,7 @@ grant insert (clean, created_at, disk_serial, disk_size_bytes, disk_wwn, kind, o
 grant insert (code, reason, since, slot_id) on slot_quarantine to gpuaas_app
 grant insert (op_id, since, slot_id, task_id) on slot_dirt to gpuaas_app
 grant insert (project_id) on quota to gpuaas_app
+grant insert, select on app_user to gpuaas_app
 grant insert, select on audit to gpuaas_app
 grant insert, select on audit_seal to gpuaas_sealer
 grant insert, select on image_catalogue to gpuaas_app
@@ -40,7 +41,6 @@ grant insert, select on user_identity to gpuaas_app
 grant insert, select on workflow_step to gpuaas_app
 grant insert, select, update on allocation to gpuaas_app
 grant insert, select, update on api_token to gpuaas_app
-grant insert, select, update on app_user to gpuaas_app
 grant insert, select, update on audit_head to gpuaas_sealer
 grant insert, select, update on certificate to gpuaas_app
 grant insert, select, update on enrolment to gpuaas_app
@@ -62,6 +62,7 @@ grant select on usage_span to gpuaas_app
 grant update (allocations, max_ttl_hours, slots, slots_per_sku, spend_per_day_micro, terminals, version) on quota to gpuaas_app
 grant update (approved_at, approved_by, baseline, blockers, dirty_op, disk_gone_at, fault, fault_detail, fault_since, gpu, lease_id, mac_address, memory_mib, numa_node, nvme_device, private_ip, quarantine_no, seen_at, slot_index, state, state_reason, state_since, vcpu_count, version, warnings) on slot to gpuaas_app
 grant update (cleaned_at, cleaned_by) on machine_dirt to gpuaas_app
+grant update (disabled_at, platform_roles, version) on app_user to gpuaas_app
 grant update (email, judged_at) on user_identity to gpuaas_app
 grant update (end_reason, ended_at) on lease to gpuaas_app
 grant update (ended_at, ended_by) on slot_quarantine to gpuaas_app
@@ -197,6 +198,7 @@ table app_user column version bigint not null default 1
 table app_user constraint app_user_name_check CHECK (((length(name) >= 1) AND (length(name) <= 128)))
 table app_user constraint app_user_name_key UNIQUE (name)
 table app_user constraint app_user_pkey PRIMARY KEY (id)
+table app_user index CREATE INDEX app_user_by_plain_name ON public.app_user USING btree (lower(name))
 table app_user index CREATE UNIQUE INDEX app_user_name_key ON public.app_user USING btree (name)
 table app_user index CREATE UNIQUE INDEX app_user_pkey ON public.app_user USING btree (id)
 table app_user owner gpuaas_owner

@@ -37,10 +37,10 @@ pub fn routes() -> Routes<Fleet> {
             .searches::<PageQuery>()
             .answers::<Page<MemberView>>(),
         Route::post("/v1/projects/{id}/members", TENANT, add)
-            .summary("Let somebody in, or change their role")
+            .summary("Let somebody in who has signed in before, or change their role")
             .takes::<MemberAdd>()
             .answers::<MemberView>()
-            .fails(&[Code::Forbidden, Code::LastOwner]),
+            .fails(&[Code::Forbidden, Code::LastOwner, Code::NotFound]),
         Route::delete("/v1/projects/{id}/members/{user_id}", TENANT, remove)
             .summary("Take somebody out")
             .answers_nothing()
@@ -113,7 +113,7 @@ async fn create(
     let mut change = fleet.app.db.change(&principal.actor(), "project.create", id).await?;
     let owner = match &body.owner {
         None => principal.user_id,
-        Some(name) => store::user_by_name(change.conn(), name)
+        Some(name) => store::existing_user(change.conn(), name)
             .await?
             .ok_or_else(|| ApiError::field("owner", "there is no such user"))?,
     };
@@ -171,9 +171,11 @@ async fn add(
     quota::lock(&mut change, id).await?;
     let seat = Seat::take(change.conn(), &principal, id).await?;
     seat.needs(ProjectRole::Admin)?;
-    let user = store::user_by_name(change.conn(), &body.user)
-        .await?
-        .ok_or_else(|| ApiError::field("user", "there is no such user"))?;
+    let user = store::existing_user(change.conn(), &body.user).await?.ok_or_else(|| {
+        ApiError::new(Code::NotFound)
+            .message("there is no such user")
+            .detail("field", "user")
+    })?;
     guard_owners(&mut change, &seat, id, user, Some(body.role)).await?;
     store::seat(&mut change, id, user, body.role).await?;
     change.detail(json!({ "user": user, "role": body.role }));

@@ -121,12 +121,18 @@ pub async fn member(from: impl PgExecutor<'_>, project: ProjectId, user: UserId)
     .await
 }
 
-pub async fn user_by_name(from: impl PgExecutor<'_>, name: &str) -> sqlx::Result<Option<UserId>> {
-    let id: Option<Uuid> = sqlx::query_scalar("select id from app_user where name = $1 and disabled_at is null")
-        .bind(name)
-        .fetch_optional(from)
-        .await?;
-    Ok(id.map(Into::into))
+/// Somebody who exists and is let in, by id or by name. What has the form of an id is never a name: whoever chose another's
+/// id for their name would be taken for them.
+pub async fn existing_user(from: impl PgExecutor<'_>, typed: &str) -> sqlx::Result<Option<UserId>> {
+    let id: Option<UserId> = typed.parse().ok();
+    let found: Option<Uuid> = sqlx::query_scalar(
+        "select id from app_user where (case when $1::uuid is null then name = $2 else id = $1 end) and disabled_at is null",
+    )
+    .bind(id.map(|id| id.uuid()))
+    .bind(typed)
+    .fetch_optional(from)
+    .await?;
+    Ok(found.map(Into::into))
 }
 
 /// In it with this role from now on.

@@ -32,4 +32,5 @@ migrations! {
     17 = "0017_machines",
     18 = "0018_events",
     19 = "0019_sign_in",
+    20 = "0020_names",
 }

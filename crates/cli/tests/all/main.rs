@@ -11,3 +11,4 @@ mod probe;
 mod server;
 mod slots;
 mod town;
+mod versions;

@@ -13,6 +13,7 @@ pub(crate) struct Asked {
     /// With its query.
     pub(crate) path: String,
     pub(crate) authorization: Option<String>,
+    pub(crate) if_match: Option<String>,
     pub(crate) body: Value,
 }
 
@@ -69,7 +70,7 @@ async fn serve(stream: TcpStream, handler: &Handler, log: &Mutex<Vec<Asked>>) ->
     stream.read_line(&mut first).await?;
     let mut words = first.split_whitespace().map(str::to_owned);
     let (method, path) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
-    let (mut length, mut authorization) = (0, None);
+    let (mut length, mut authorization, mut if_match) = (0, None, None);
     loop {
         let mut line = String::new();
         stream.read_line(&mut line).await?;
@@ -79,6 +80,7 @@ async fn serve(stream: TcpStream, handler: &Handler, log: &Mutex<Vec<Asked>>) ->
         match name.to_ascii_lowercase().as_str() {
             "content-length" => length = value.parse().unwrap_or_default(),
             "authorization" => authorization = Some(value.to_owned()),
+            "if-match" => if_match = Some(value.to_owned()),
             _ => {}
         }
     }
@@ -88,6 +90,7 @@ async fn serve(stream: TcpStream, handler: &Handler, log: &Mutex<Vec<Asked>>) ->
         method,
         path,
         authorization,
+        if_match,
         body: serde_json::from_slice(&body).unwrap_or_default(),
     };
     let before = {

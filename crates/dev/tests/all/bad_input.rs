@@ -4,6 +4,7 @@
 mod bodies;
 mod doors;
 mod lists;
+mod matches;
 mod nodes;
 mod often;
 mod raw;

@@ -3,6 +3,7 @@
 mod browser;
 mod command_line;
 mod limits;
+mod names;
 mod pages;
 mod real;
 mod tokens;

@@ -13,7 +13,7 @@ use crate::value::SshKey;
 pub struct ProjectCreate {
     /// 1 to 63 of `a-z`, `0-9` and `-`.
     pub name: String,
-    /// Its first owner, by name; whoever asks, unless told.
+    /// Its first owner, by id or by name; whoever asks, unless told.
     #[serde(default)]
     pub owner: Option<String>,
 }
@@ -31,7 +31,7 @@ pub struct ProjectView {
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MemberAdd {
-    /// By name. Somebody who is in it already gets the new role.
+    /// An id, or the name of somebody who exists. Somebody who is in it already gets the new role.
     pub user: String,
     pub role: ProjectRole,
 }

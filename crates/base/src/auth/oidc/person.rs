@@ -14,6 +14,7 @@ use uuid::Uuid;
 
 use super::{Identity, Oidc};
 use crate::auth::role::{Scope, words_of};
+use crate::auth::user::is_a_name;
 use crate::config::Config;
 use crate::db::Db;
 use crate::http::{ApiError, correlation_id};
@@ -114,9 +115,13 @@ async fn create(db: &Db, oidc: &Oidc, identity: &Identity, address: Option<IpAdd
     let short = id.to_string();
     let tail = &short[short.len() - 6..];
     let mut made = false;
-    for name in [wanted.clone(), format!("{wanted}-{tail}"), short.clone()] {
+    // Nobody gets a name that reads like another's, or like an id; their own id is the last resort.
+    let chosen = [wanted.clone(), format!("{wanted}-{tail}")];
+    for name in chosen.into_iter().filter(|name| is_a_name(name)).chain([short.clone()]) {
         let row = sqlx::query(
-            "insert into app_user (id, name, platform_roles, created_at) values ($1, $2, $3, $4) on conflict do nothing",
+            "insert into app_user (id, name, platform_roles, created_at)
+             select $1, $2, $3, $4 where not exists (select from app_user where lower(name) = lower($2))
+             on conflict do nothing",
         );
         let row = row.bind(id.uuid()).bind(&name).bind(words_of(&roles)).bind(at);
         if row.execute(change.conn()).await?.rows_affected() == 1 {
