@@ -29,14 +29,6 @@ pub struct Authorised {
 /// the same intent; another wish needs another generation, or two wishes would share their operations.
 pub async fn sign(fleet: &Fleet, change: &mut Change, authorised: &Authorised) -> Answer<(Intent, Sha256)> {
     let wish = authorised.wish.to_bytes();
-    if let Some(known) = of_generation(fleet, change, authorised).await? {
-        return match known.0.wish_sha256 == Sha256::of(&wish) {
-            true => Ok(known),
-            false => {
-                Err(ApiError::new(Code::StateConflict).message("this generation of the allocation had another wish"))
-            }
-        };
-    }
     let intent = Intent {
         aud: fleet.app.installation,
         intent_id: IntentId::new(),
@@ -52,8 +44,10 @@ pub async fn sign(fleet: &Fleet, change: &mut Change, authorised: &Authorised) -
     let envelope = intent.sign(&fleet.keyring().intent);
     let sha256 = Sha256::of(&envelope.payload_unverified().map_err(ApiError::from)?);
     let at = OffsetDateTime::from(change.at());
-    sqlx::query(
-        "insert into intent (sha256, id, allocation_id, generation, envelope, wish, created_at) values ($1, $2, $3, $4, $5, $6, $7)",
+    // Whoever stores one of the same generation at this moment is waited for.
+    let stored = sqlx::query(
+        "insert into intent (sha256, id, allocation_id, generation, envelope, wish, created_at) values ($1, $2, $3, $4, $5, $6, $7)
+         on conflict (allocation_id, generation) do nothing",
     )
     .bind(sha256.as_bytes().as_slice())
     .bind(intent.intent_id.uuid())
@@ -64,34 +58,32 @@ pub async fn sign(fleet: &Fleet, change: &mut Change, authorised: &Authorised) -
     .bind(at)
     .execute(change.conn())
     .await?;
+    if stored.rows_affected() == 0 {
+        let known = of_generation(fleet, change, authorised).await?;
+        return match known.0.wish_sha256 == intent.wish_sha256 {
+            true => Ok(known),
+            false => {
+                Err(ApiError::new(Code::StateConflict).message("this generation of the allocation had another wish"))
+            }
+        };
+    }
     change.also("intent.sign", intent.intent_id).detail(json!({
         "allocation": intent.allocation_id, "sha256": sha256, "wish_sha256": intent.wish_sha256,
     }));
     Ok((intent, sha256))
 }
 
-/// What was signed for this generation before, if anything was. Locks the allocation's name until the change ends, so
-/// that two requests at once do not both find nothing.
-async fn of_generation(
-    fleet: &Fleet,
-    change: &mut Change,
-    authorised: &Authorised,
-) -> Answer<Option<(Intent, Sha256)>> {
-    sqlx::query("select pg_advisory_xact_lock(hashtextextended($1, 0))")
-        .bind(authorised.allocation.to_string())
-        .execute(change.conn())
+/// What was signed for this generation before.
+async fn of_generation(fleet: &Fleet, change: &mut Change, authorised: &Authorised) -> Answer<(Intent, Sha256)> {
+    let bytes: Vec<u8> = sqlx::query_scalar("select envelope from intent where allocation_id = $1 and generation = $2")
+        .bind(authorised.allocation.uuid())
+        .bind(authorised.generation as i32)
+        .fetch_one(change.conn())
         .await?;
-    let row: Option<Vec<u8>> =
-        sqlx::query_scalar("select envelope from intent where allocation_id = $1 and generation = $2")
-            .bind(authorised.allocation.uuid())
-            .bind(authorised.generation as i32)
-            .fetch_optional(change.conn())
-            .await?;
-    let Some(bytes) = row else { return Ok(None) };
     let envelope = Envelope::parse(&bytes).map_err(|_| Code::IntentInvalid)?;
     let intent = Intent::open(&envelope, &fleet.keyring().intent_public())?;
     let signed = envelope.payload_unverified().map_err(|_| Code::IntentInvalid)?;
-    Ok(Some((intent, Sha256::of(&signed))))
+    Ok((intent, Sha256::of(&signed)))
 }
 
 /// Does this intent allow this task on this node, as this operation? The row is locked, so that a withdrawal and a

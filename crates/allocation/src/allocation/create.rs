@@ -60,7 +60,7 @@ pub async fn create(fleet: &Fleet, principal: &Principal, wish: &AllocationCreat
     let sku = skus::by_name(change.conn(), &wish.sku)
         .await?
         .ok_or_else(|| ApiError::field("sku", "there is no such SKU"))?;
-    quota.admits(sku.slots, quota::of_sku(change.conn(), project, sku.id).await?)?;
+    quota.admits(change.conn(), sku.slots, sku.id).await?;
     quota.admits_ttl(wish.ttl_s)?;
     let keys = keys(&mut change, principal, wish).await?;
     let draft = Draft {

@@ -39,14 +39,13 @@ impl QuotaRow {
         }
     }
 
-    /// Is there room for so many slots of this SKU, of which the project has so many?
-    pub fn admits(&self, slots: i32, of_sku: i64) -> Answer<()> {
+    /// Is there room for so many slots of this SKU?
+    pub async fn admits(&self, from: impl PgExecutor<'_>, slots: i32, sku: Uuid) -> Answer<()> {
         room("allocations", self.allocations.into(), self.allocations_used.into(), 1)?;
         room("slots", self.slots.into(), self.slots_used.into(), slots.into())?;
-        match self.slots_per_sku {
-            Some(most) => room("slots_per_sku", most.into(), of_sku, slots.into()),
-            None => Ok(()),
-        }
+        let Some(most) = self.slots_per_sku else { return Ok(()) };
+        let used = of_sku(from, self.project_id.into(), sku).await?;
+        room("slots_per_sku", most.into(), used, slots.into())
     }
 
     /// May something last this long?
@@ -90,7 +89,7 @@ pub async fn lock(change: &mut Change, project: ProjectId) -> Answer<QuotaRow> {
 }
 
 /// Slots of this SKU that the project has now.
-pub async fn of_sku(from: impl PgExecutor<'_>, project: ProjectId, sku: Uuid) -> sqlx::Result<i64> {
+async fn of_sku(from: impl PgExecutor<'_>, project: ProjectId, sku: Uuid) -> sqlx::Result<i64> {
     sqlx::query_scalar(
         "select coalesce(sum(slots), 0)::bigint from allocation where project_id = $1 and sku_id = $2 and ended_at is null",
     )

@@ -67,19 +67,25 @@ impl SkuRow {
 
 macro_rules! select_sku {
     ($rest:literal) => {
+        select_sku!(
+            "case when s.kind = 'slice' then
+                 (select coalesce(sum(free / s.slots), 0)::bigint from (
+                      select count(*) as free from slot f join node n on n.id = f.node_id
+                      where f.state = 'free' and f.fault is null and n.state = 'ready' and n.mode = 'slice'
+                        and slot_fits(f, s.gpu_model, ceil(s.vcpu::numeric / s.slots)::bigint,
+                                      ceil(s.memory_mib::numeric / s.slots)::bigint,
+                                      ceil(s.nvme_gib::numeric / s.slots)::bigint, s.fabric)
+                      group by f.node_id) as nodes)
+             else (select count(*) from node n where n.mode = 'machine' and n.state = 'ready'
+                     and machine_fits(n, s.gpu_model, s.gpu_count)) end",
+            $rest
+        )
+    };
+    ($free:literal, $rest:literal) => {
         concat!(
-            "select s.*, v.price_micro_per_hour, v.currency,
-                    case when s.kind = 'slice' then
-                        (select coalesce(sum(free / s.slots), 0)::bigint from (
-                             select count(*) as free from slot f join node n on n.id = f.node_id
-                             where f.state = 'free' and f.fault is null and n.state = 'ready' and n.mode = 'slice'
-                               and slot_fits(f, s.gpu_model, ceil(s.vcpu::numeric / s.slots)::bigint,
-                                             ceil(s.memory_mib::numeric / s.slots)::bigint,
-                                             ceil(s.nvme_gib::numeric / s.slots)::bigint, s.fabric)
-                             group by f.node_id) as nodes)
-                    else (select count(*) from node n where n.mode = 'machine' and n.state = 'ready'
-                            and machine_fits(n, s.gpu_model, s.gpu_count)) end as free
-             from sku s join sku_version v on v.sku_id = s.id and v.version = s.version ",
+            "select s.*, v.price_micro_per_hour, v.currency, ",
+            $free,
+            " as free from sku s join sku_version v on v.sku_id = s.id and v.version = s.version ",
             $rest
         )
     };
@@ -92,9 +98,9 @@ pub async fn get(pool: &PgPool, id: SkuId) -> sqlx::Result<Option<SkuRow>> {
         .await
 }
 
-/// Of those that can be rented.
+/// Of those that can be rented. How much is free is not counted: whoever rents finds out, and nobody else asks here.
 pub async fn by_name(from: impl PgExecutor<'_>, name: &str) -> sqlx::Result<Option<SkuRow>> {
-    sqlx::query_as(select_sku!("where s.name = $1 and s.visible"))
+    sqlx::query_as(select_sku!("0::bigint", "where s.name = $1 and s.visible"))
         .bind(name)
         .fetch_optional(from)
         .await

@@ -9,11 +9,15 @@ use clap::ValueEnum;
 
 use crate::figures::Report;
 
+mod allocation_create;
+mod bare;
 mod disk;
 mod event_latency;
 mod executor_start;
 mod foreign;
 mod images;
+mod lot;
+mod pages;
 mod pgbench;
 mod provision;
 mod puppet;
@@ -22,9 +26,11 @@ mod revocation;
 mod round_trip;
 pub mod sample;
 mod scale;
+mod slice_overhead;
 mod socket;
 pub mod stand;
 mod start_latency;
+mod tape;
 mod topology;
 mod wipe;
 
@@ -53,6 +59,12 @@ pub enum Bench {
     Images,
     /// Whether it takes longer to be told that something is somebody else's than that it does not exist
     Foreign,
+    /// Renting something over the public API, against the same statements run by nobody
+    AllocationCreate,
+    /// What the control plane adds to the making of a slice, against the commits on its way
+    SliceOverhead,
+    /// A page of fifty of a hundred thousand, against one of a thousand
+    Pages,
 }
 
 impl Bench {
@@ -70,6 +82,9 @@ impl Bench {
             Bench::Provision => "provision",
             Bench::Images => "images",
             Bench::Foreign => "foreign",
+            Bench::AllocationCreate => "allocation_create",
+            Bench::SliceOverhead => "slice_overhead",
+            Bench::Pages => "pages",
         }
     }
 
@@ -87,6 +102,9 @@ impl Bench {
             Bench::Provision => provision::run(place, &mut report).await?,
             Bench::Images => images::run(place, &mut report).await?,
             Bench::Foreign => foreign::run(place, &mut report).await?,
+            Bench::AllocationCreate => allocation_create::run(place, &mut report).await?,
+            Bench::SliceOverhead => slice_overhead::run(place, &mut report).await?,
+            Bench::Pages => pages::run(place, &mut report).await?,
         }
         Ok(report)
     }

@@ -47,8 +47,25 @@ impl PgBench {
 
     /// Rounds per second of this many clients, each round of this many transactions.
     pub(super) async fn rounds_per_s(&self, clients: usize, transactions: usize, seconds: u64) -> anyhow::Result<f64> {
-        let script = self.dir.join("round.sql");
-        std::fs::write(&script, round(transactions))?;
+        let until = ["-M", "prepared", "-T", &seconds.to_string()];
+        self.scripts_per_s(DATABASE, &round(transactions), clients, until).await
+    }
+
+    /// A script of one's own, run once by each of this many clients in another database; scripts per second.
+    pub(super) async fn once(&self, database: &str, script: &str, clients: usize) -> anyhow::Result<f64> {
+        let until = ["-M", "simple", "-t", "1"];
+        self.scripts_per_s(database, script, clients, until).await
+    }
+
+    async fn scripts_per_s(
+        &self,
+        database: &str,
+        script: &str,
+        clients: usize,
+        until: [&str; 4],
+    ) -> anyhow::Result<f64> {
+        let file = self.dir.join("round.sql");
+        std::fs::write(&file, script)?;
         let log = self.dir.join("pgbench.log");
         if log.exists() {
             std::fs::remove_file(&log)?;
@@ -56,21 +73,21 @@ impl PgBench {
         let text = |path: &PathBuf| path.display().to_string();
         let args = [
             "-n",
-            "-M",
-            "prepared",
+            until[0],
+            until[1],
+            until[2],
+            until[3],
             "-U",
             SUPERUSER,
             "-c",
             &clients.to_string(),
             "-j",
             "2",
-            "-T",
-            &seconds.to_string(),
             "-h",
             &text(&self.socket_dir),
             "-f",
-            &text(&script),
-            DATABASE,
+            &text(&file),
+            database,
         ];
         let program = Program {
             exe: self.program.clone(),

@@ -36,9 +36,14 @@ pub(super) struct Puppet {
 impl Puppet {
     /// Enrolled, with its session open: tasks can be asked of it.
     pub(super) async fn awake(api: &Api, name: &str) -> anyhow::Result<Self> {
+        Self::awake_for(api, name, NodeMode::Machine).await
+    }
+
+    /// The same for slices or for whole machines.
+    pub(super) async fn awake_for(api: &Api, name: &str, mode: NodeMode) -> anyhow::Result<Self> {
         let body = NodeCreate {
             name: name.to_owned(),
-            mode: Some(NodeMode::Machine),
+            mode: Some(mode),
             board_serial: None,
         };
         let enrolment: Enrolment = api.post("/v1/nodes", &body).await?;
@@ -123,6 +128,11 @@ impl Puppet {
 
     /// Lands what an honest executor would sign once it has looked.
     pub(super) async fn land(&self, task: &OfferedTask, now: Timestamp) -> anyhow::Result<()> {
+        self.land_with(task, now, LOOKED.to_owned()).await
+    }
+
+    /// The same with an output of one's own.
+    pub(super) async fn land_with(&self, task: &OfferedTask, now: Timestamp, output: String) -> anyhow::Result<()> {
         let payload = task
             .envelope
             .payload_unverified()
@@ -143,7 +153,7 @@ impl Puppet {
             timings: BTreeMap::new(),
             undone: Vec::new(),
             proofs: None,
-            output: Some(RawValue::from_string(LOOKED.to_owned())?),
+            output: Some(RawValue::from_string(output)?),
         };
         let request = ResultRequest {
             fence: task.fence,

@@ -30,6 +30,15 @@ impl Sample {
     }
 }
 
+impl IntoIterator for Sample {
+    type Item = Duration;
+    type IntoIter = std::vec::IntoIter<Duration>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.into_iter()
+    }
+}
+
 impl Extend<Duration> for Sample {
     fn extend<T: IntoIterator<Item = Duration>>(&mut self, times: T) {
         self.0.extend(times);

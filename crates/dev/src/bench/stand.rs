@@ -9,11 +9,12 @@ use std::time::{Duration, Instant};
 use base::Clock;
 use base::auth::bootstrap_admin;
 use base::config::Config;
-use base::db::managed::{Managed, Options};
+use base::db::managed::{DATABASE, Managed, Options};
 use host::pretend::Profile;
 use model::api::{Enrolment, NodeCreate, NodeView};
 use model::id::NodeId;
 use model::state::{NodeMode, NodeState};
+use sqlx::{ConnectOptions, Connection, Executor};
 
 use super::Place;
 use crate::api::Api;
@@ -54,6 +55,7 @@ pub struct Stand {
     pub platform: Platform,
     pub api: Api,
     pub scratch: Scratch,
+    ground: Ground,
 }
 
 impl Stand {
@@ -77,6 +79,23 @@ impl Stand {
             platform,
             api,
             scratch,
+            ground,
+        })
+    }
+
+    /// Keeps the database as it is now under another name, beside the platform's. A server copies only what nobody uses,
+    /// so the platform ends for that long, and is elsewhere afterwards.
+    pub async fn keep_copy(self, name: &str) -> anyhow::Result<Self> {
+        self.platform.stop().await?;
+        let mut conn = self.postgres.superuser("postgres").connect().await?;
+        let copied = format!("create database {name} template {DATABASE}");
+        conn.execute(sqlx::AssertSqlSafe(copied)).await?;
+        conn.close().await?;
+        let platform = Platform::start(&self.ground).await?;
+        Ok(Self {
+            api: self.api.at(&platform.public_urls[0])?,
+            platform,
+            ..self
         })
     }
 

@@ -98,6 +98,16 @@ pub async fn lock(change: &mut Change, id: NodeId) -> sqlx::Result<Option<NodeRo
         .await
 }
 
+/// The first of these that nobody else has locked, locked.
+pub(crate) async fn lock_first(change: &mut Change, ids: &[Uuid]) -> sqlx::Result<Option<NodeRow>> {
+    sqlx::query_as(
+        "select * from node where id = any($1) order by array_position($1, id) limit 1 for update skip locked",
+    )
+    .bind(ids)
+    .fetch_optional(change.conn())
+    .await
+}
+
 /// Each in the order of its index: all that are not removed, or all in one state.
 pub const LISTS: [&str; 2] = [
     "select * from node

@@ -9,12 +9,11 @@ use model::id::{AllocationId, NodeId};
 use model::signal::Code;
 use model::state::{NodeMode, NodeState, SlotState};
 use serde_json::json;
-use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::state;
 use super::store::{self, SlotRow};
-use crate::node;
+use crate::node::{self, NodeRow};
 
 /// How many slots, and what each of them has to have at least.
 #[derive(Clone, Copy, Debug, Default)]
@@ -28,21 +27,15 @@ pub struct Wanted<'a> {
     pub fabric: bool,
 }
 
-macro_rules! fitting {
-    ($rest:literal) => {
-        concat!(
-            "s.state = 'free' and s.fault is null and slot_fits(s, $1, $2, $3, $4, $5) ",
-            $rest
-        )
-    };
-}
-
-/// Reserves slots of one node for an allocation, on the node with the fewest to spare that has enough.
+/// Reserves slots of one node for an allocation, on the node with the fewest to spare that has enough. One that somebody
+/// else is busy with is waited for only when there is no other: whoever asks at the same time finds the same first node.
 pub async fn reserve(change: &mut Change, allocation: AllocationId, wanted: &Wanted<'_>) -> Answer<Vec<SlotRow>> {
-    let nodes: Vec<Uuid> = sqlx::query_scalar(concat!(
-        "select s.node_id from slot s join node n on n.id = s.node_id where n.state = 'ready' and n.mode = 'slice' and ",
-        fitting!("group by s.node_id having count(*) >= $6 order by count(*), s.node_id limit 20")
-    ))
+    let mut nodes: Vec<Uuid> = sqlx::query_scalar(
+        "select s.node_id from slot s join node n on n.id = s.node_id
+         where n.state = 'ready' and n.mode = 'slice' and s.state = 'free' and s.fault is null
+           and slot_fits(s, $1, $2, $3, $4, $5)
+         group by s.node_id having count(*) >= $6 order by count(*), s.node_id limit 20",
+    )
     .bind(wanted.gpu_model)
     .bind(wanted.vcpu)
     .bind(wanted.memory_mib)
@@ -51,6 +44,14 @@ pub async fn reserve(change: &mut Change, allocation: AllocationId, wanted: &Wan
     .bind(i64::from(wanted.count))
     .fetch_all(change.conn())
     .await?;
+    while let Some(row) = node::store::lock_first(change, &nodes).await? {
+        if let Some(slots) = reserve_of(change, allocation, &row, wanted).await? {
+            return Ok(slots);
+        }
+        nodes.retain(|id| *id != row.id().uuid());
+    }
+    // Everybody waits in the same order.
+    nodes.sort_unstable();
     for id in nodes {
         if let Some(slots) = reserve_on(change, allocation, id.into(), wanted).await? {
             return Ok(slots);
@@ -68,45 +69,29 @@ pub async fn reserve_on(
     wanted: &Wanted<'_>,
 ) -> Answer<Option<Vec<SlotRow>>> {
     let row = node::state::lock(change, node).await?;
+    reserve_of(change, allocation, &row, wanted).await
+}
+
+async fn reserve_of(
+    change: &mut Change,
+    allocation: AllocationId,
+    row: &NodeRow,
+    wanted: &Wanted<'_>,
+) -> Answer<Option<Vec<SlotRow>>> {
     if row.state()? != NodeState::Ready || row.mode != NodeMode::Slice.as_str() {
         return Ok(None);
     }
-    let mut slots = store::of_node(&mut *change.conn(), node).await?;
-    let fitting: Vec<Uuid> = sqlx::query_scalar(concat!(
-        "select s.id from slot s where ",
-        fitting!("and s.node_id = $6")
-    ))
-    .bind(wanted.gpu_model)
-    .bind(wanted.vcpu)
-    .bind(wanted.memory_mib)
-    .bind(wanted.nvme_gib)
-    .bind(wanted.fabric)
-    .bind(node.uuid())
-    .fetch_all(change.conn())
-    .await?;
-    slots.retain(|slot| fitting.contains(&slot.id));
+    let slots = store::fitting(change.conn(), row.id(), wanted).await?;
     let count = wanted.count as usize;
     if count == 0 || slots.len() < count {
         return Ok(None);
     }
     let slots = packed(slots, count);
-    let at = OffsetDateTime::from(change.at());
     for slot in &slots {
-        sqlx::query(
-            "with made as (insert into lease (id, node_id, slot_id, allocation_id, since) values ($1, $2, $3, $4, $5))
-             update slot set lease_id = $1, state = 'reserved' where id = $3",
-        )
-        .bind(Uuid::now_v7())
-        .bind(slot.node_id)
-        .bind(slot.id)
-        .bind(allocation.uuid())
-        .bind(at)
-        .execute(change.conn())
-        .await?;
         change
             .also("slot.reserve", slot.id())
             .detail(json!({ "allocation": allocation }));
-        state::enter(change, slot, SlotState::Reserved, "reserved for an allocation").await?;
+        state::reserve(change, slot, allocation).await?;
     }
     Ok(Some(slots))
 }

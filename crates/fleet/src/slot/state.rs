@@ -3,11 +3,12 @@
 
 use base::Change;
 use base::http::Answer;
-use model::id::OpId;
+use model::id::{AllocationId, OpId};
 use model::signal::Code;
 use model::state::SlotState;
 use serde_json::json;
 use time::OffsetDateTime;
+use uuid::Uuid;
 
 use super::SlotRow;
 
@@ -34,11 +35,35 @@ pub(super) async fn enter(change: &mut Change, slot: &SlotRow, to: SlotState, re
     ))
     .execute(change.conn())
     .await?;
+    tell(change, slot, to, reason);
+    Ok(())
+}
+
+fn tell(change: &mut Change, slot: &SlotRow, to: SlotState, reason: &str) {
     change.event(
         "slot.state",
         slot.id(),
         json!({ "node_id": slot.node(), "from": slot.state, "to": to, "reason": reason, "simulated": slot.simulated }),
     );
+}
+
+/// Promised to an allocation: the lease and the state at once, since one is not without the other.
+pub(super) async fn reserve(change: &mut Change, slot: &SlotRow, allocation: AllocationId) -> Answer<()> {
+    let (at, reason) = (OffsetDateTime::from(change.at()), "reserved for an allocation");
+    sqlx::query(
+        "with made as (insert into lease (id, node_id, slot_id, allocation_id, since) values ($1, $2, $3, $4, $5))
+         update slot set lease_id = $1, state = 'reserved', state_since = $5, state_reason = $6, version = version + 1
+         where id = $3",
+    )
+    .bind(Uuid::now_v7())
+    .bind(slot.node_id)
+    .bind(slot.id)
+    .bind(allocation.uuid())
+    .bind(at)
+    .bind(reason)
+    .execute(change.conn())
+    .await?;
+    tell(change, slot, SlotState::Reserved, reason);
     Ok(())
 }
 

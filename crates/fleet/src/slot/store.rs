@@ -11,6 +11,8 @@ use sqlx::{PgConnection, PgExecutor, PgPool};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
+use super::lease::Wanted;
+
 #[derive(Clone, Debug, sqlx::FromRow)]
 pub struct SlotRow {
     pub id: Uuid,
@@ -167,6 +169,22 @@ pub async fn of_node(from: impl PgExecutor<'_>, node: NodeId) -> sqlx::Result<Ve
         .bind(node.uuid())
         .fetch_all(from)
         .await
+}
+
+/// Those of a node that nobody has and that would do, in their order.
+pub(super) async fn fitting(conn: &mut PgConnection, node: NodeId, wanted: &Wanted<'_>) -> sqlx::Result<Vec<SlotRow>> {
+    sqlx::query_as(select_slot!(
+        "where s.node_id = $6 and s.state = 'free' and s.fault is null and slot_fits(s, $1, $2, $3, $4, $5)
+         order by s.slot_index, s.id"
+    ))
+    .bind(wanted.gpu_model)
+    .bind(wanted.vcpu)
+    .bind(wanted.memory_mib)
+    .bind(wanted.nvme_gib)
+    .bind(wanted.fabric)
+    .bind(node.uuid())
+    .fetch_all(conn)
+    .await
 }
 
 /// These of a node's, in their order.
