@@ -4,25 +4,20 @@
 //! clients. The limit leaves out what the API asks outside of that transaction (whose token is it, how does the new
 //! allocation look) and what the relay and the sealer do about it. Workers are elsewhere: what they do is another bench's.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use anyhow::Context;
-use model::api::AllocationCreate;
-use model::id::ProjectId;
-use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::Place;
 use super::bare::Bare;
+use super::log::Transaction;
 use super::lot::{self, Lot};
 use super::pgbench::PgBench;
 use super::sample::Sample;
 use super::stand::Stand;
-use super::tape::{Tape, Transaction};
-use crate::api::Api;
-use crate::demo;
+use super::tape::Tape;
+use super::tenants::Tenants;
 use crate::figures::{Goal, Report};
 
 const EVERY: Duration = Duration::from_millis(20);
@@ -52,21 +47,17 @@ pub(super) async fn run(place: &Place, report: &mut Report) -> anyhow::Result<()
     let stand = stand.keep_copy(COPY).await?;
     stand.platform.retire_worker();
     let pgbench = PgBench::prepare(&stand.postgres, stand.scratch.path().to_owned()).await?;
-    let tenants = Tenants {
-        api: stand.api.clone(),
-        projects: projects.into(),
-        asked: Arc::default(),
-    };
-    tenants.at_once(WARM_UP).await?;
+    let tenants = Tenants::new(&stand.api, projects);
+    tenants.at_once(WARM_UP, CLIENTS).await?;
     let mut bare = Bare::new(recorded(&stand, &tenants, all).await?);
     let (mut ours, mut limit) = (Sample::default(), Sample::default());
     let (mut rates, mut limits) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
-        ours.extend(tenants.at_rate(AT_RATE).await?);
+        ours.extend(tenants.at_rate(AT_RATE, EVERY).await?);
         let paced = bare.at_rate(&stand.postgres, COPY, AT_RATE, EVERY, CONNECTIONS);
         limit.extend(paced.await?);
         let began = Instant::now();
-        tenants.at_once(AT_ONCE).await?;
+        tenants.at_once(AT_ONCE, CLIENTS).await?;
         rates.push(AT_ONCE as f64 / began.elapsed().as_secs_f64());
         limits.push(bare.by_pgbench(&pgbench, COPY, AT_ONCE, CLIENTS).await?);
     }
@@ -95,7 +86,7 @@ async fn recorded(stand: &Stand, tenants: &Tenants, count: usize) -> anyhow::Res
     let tape = Tape::start(&stand.postgres).await?;
     let mut made = Vec::new();
     // A few may have begun before the tape ran.
-    tenants.at_once(count + count / 8).await?;
+    tenants.at_once(count + count / 8, CLIENTS).await?;
     for mut transaction in tape.stop().await? {
         if transaction
             .iter()
@@ -119,67 +110,4 @@ fn choose(transaction: &mut Transaction) -> anyhow::Result<()> {
         one.params = vec![Some(format!("{{{node}}}"))];
     }
     Ok(())
-}
-
-#[derive(Clone)]
-struct Tenants {
-    api: Api,
-    projects: Arc<[ProjectId]>,
-    asked: Arc<AtomicUsize>,
-}
-
-impl Tenants {
-    async fn create(&self) -> anyhow::Result<()> {
-        let n = self.asked.fetch_add(1, Ordering::Relaxed);
-        let body = AllocationCreate {
-            project: Some(self.projects[n % self.projects.len()]),
-            sku: demo::SKU.to_owned(),
-            name: None,
-            image: None,
-            ssh_public_keys: Vec::new(),
-            ttl_s: None,
-        };
-        let _: serde_json::Value = self
-            .api
-            .post_as(&format!("bench-{n}"), "/v1/allocations", &body)
-            .await?;
-        Ok(())
-    }
-
-    /// One at each tick, however long the others take; counted from the tick.
-    async fn at_rate(&self, count: usize) -> anyhow::Result<Vec<Duration>> {
-        let mut running = JoinSet::new();
-        let mut tick = Instant::now();
-        for _ in 0..count {
-            tick += EVERY;
-            tokio::time::sleep_until(tick).await;
-            let this = self.clone();
-            running.spawn(async move { this.create().await.map(|()| tick.elapsed()) });
-        }
-        let mut times = Vec::new();
-        while let Some(ended) = running.join_next().await {
-            times.push(ended??);
-        }
-        Ok(times)
-    }
-
-    /// Every client asks again as soon as it is answered.
-    async fn at_once(&self, count: usize) -> anyhow::Result<()> {
-        let mut clients = JoinSet::new();
-        let left = Arc::new(AtomicUsize::new(count));
-        for _ in 0..CLIENTS {
-            let (this, left) = (self.clone(), left.clone());
-            clients.spawn(async move {
-                let next = || left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1));
-                while next().is_ok() {
-                    this.create().await?;
-                }
-                anyhow::Ok(())
-            });
-        }
-        while let Some(ended) = clients.join_next().await {
-            ended??;
-        }
-        Ok(())
-    }
 }

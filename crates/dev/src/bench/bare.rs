@@ -12,9 +12,9 @@ use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use super::log::{Statement, Transaction};
 use super::pgbench::PgBench;
 use super::sample::Sample;
-use super::tape::{Statement, Transaction};
 
 pub(super) struct Bare {
     /// Statement to name.

@@ -15,7 +15,9 @@ mod disk;
 mod event_latency;
 mod executor_start;
 mod foreign;
+mod guest;
 mod images;
+mod log;
 mod lot;
 mod pages;
 mod pgbench;
@@ -27,12 +29,15 @@ mod round_trip;
 pub mod sample;
 mod scale;
 mod slice_overhead;
+mod slices;
 mod socket;
 pub mod stand;
 mod start_latency;
 mod tape;
+mod tenants;
 mod topology;
 mod wipe;
+mod years;
 
 /// Every bench there is. A new one adds its line here and to `Bench::run`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -4,33 +4,21 @@
 //! claim of a workflow, each record of its journal, each move of the allocation, the task and its result is one. Those
 //! that nobody waits for (numbers for events, seals for the audit log) do not count.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
-use anyhow::Context;
-use base::Clock;
-use base::wake::{Subscriber, Topic};
-use model::api::{AllocationCreate, AllocationView};
-use model::id::{AllocationId, derive_op};
-use model::node_api::OfferedTask;
-use model::task::vm_provision::{self, ConsoleModel, Output, Performance, Readiness};
-use model::task::{Task, TaskType};
-use sqlx::{Connection, Executor, PgConnection};
+use sqlx::Connection;
 
 use super::Place;
 use super::lot::{self, Lot};
 use super::sample::Sample;
+use super::slices::Slices;
 use super::stand::Stand;
-use crate::demo;
 use crate::figures::{Goal, Report};
 
 const SAMPLES: usize = 120;
 const WARM_UP: usize = 16;
 const COMMITS_PER_SAMPLE: usize = 4;
 const GOAL: f64 = 3.0;
-const WITHIN: Duration = Duration::from_secs(10);
-const IDLE: Duration = Duration::from_millis(30);
 
 pub(super) async fn run(place: &Place, report: &mut Report) -> anyhow::Result<()> {
     let stand = Stand::start(place, "slice-overhead", 1, |_| {}).await?;
@@ -71,166 +59,4 @@ pub(super) async fn run(place: &Place, report: &mut Report) -> anyhow::Result<()
     let goal = Goal::RatioAtMost(GOAL);
     report.put("both, p50", both, "ms", Some(path * one), goal);
     Ok(())
-}
-
-/// How long each half took, and its commits.
-struct Slice {
-    asked: (Duration, i64),
-    ended: (Duration, i64),
-}
-
-struct Slices<'a> {
-    stand: &'a Stand,
-    lot: Arc<Lot>,
-    conn: PgConnection,
-    tasks: Subscriber,
-    progress: Subscriber,
-    made: usize,
-}
-
-impl<'a> Slices<'a> {
-    async fn new(stand: &'a Stand, lot: Arc<Lot>) -> anyhow::Result<Self> {
-        let wake = &stand.platform.apps[0].wake;
-        let mut conn = lot::superuser(stand).await?;
-        conn.execute("create table if not exists bare (id bigserial primary key, body bytea)")
-            .await?;
-        Ok(Self {
-            stand,
-            lot,
-            conn,
-            tasks: wake.subscribe(Topic::Tasks),
-            progress: wake.subscribe(Topic::Progress),
-            made: 0,
-        })
-    }
-
-    /// The two halves of one slice.
-    async fn one(&mut self) -> anyhow::Result<Slice> {
-        tokio::time::sleep(IDLE).await;
-        // The node waits already, as nodes do.
-        let waiting = tokio::spawn(next_provision(self.lot.clone()));
-        tokio::time::sleep(IDLE).await;
-        self.made += 1;
-        let body = AllocationCreate {
-            project: None,
-            sku: demo::SKU.to_owned(),
-            name: None,
-            image: None,
-            ssh_public_keys: Vec::new(),
-            ttl_s: None,
-        };
-        let began = Instant::now();
-        let key = format!("bench-{}", self.made);
-        let made: AllocationView = self.stand.api.post_as(&key, "/v1/allocations", &body).await?;
-        let asked = self.enqueued(made.id, began).await?;
-        let (before, _) = self.written(made.id).await?;
-        let (offered, params) = waiting.await??;
-        anyhow::ensure!(params.allocation_id == made.id, "the node was given another's task");
-        let output = serde_json::to_string(&output_of(&params)?)?;
-        tokio::time::sleep(IDLE).await;
-        let began = Instant::now();
-        self.lot.node.land_with(&offered, Clock::real().now(), output).await?;
-        let ended = self.active(made.id, began).await?;
-        let mut after = self.written(made.id).await?;
-        while !after.1 {
-            anyhow::ensure!(began.elapsed() < WITHIN, "the workflow does not end");
-            tokio::time::sleep(Duration::from_millis(5)).await;
-            after = self.written(made.id).await?;
-        }
-        Ok(Slice {
-            // And the task itself.
-            asked: (asked, before + 1),
-            // And the result; the record of the workflow's end comes after.
-            ended: (ended, after.0 - before + 1 - 1),
-        })
-    }
-
-    /// Until the task is committed, as whoever hands it out hears of it.
-    async fn enqueued(&mut self, id: AllocationId, began: Instant) -> anyhow::Result<Duration> {
-        let op = derive_op(id, TaskType::VmProvision.as_str(), 1).uuid();
-        loop {
-            let there: bool = sqlx::query_scalar("select exists (select from task where op_id = $1)")
-                .bind(op)
-                .fetch_one(&mut self.conn)
-                .await?;
-            if there {
-                return Ok(began.elapsed());
-            }
-            anyhow::ensure!(began.elapsed() < WITHIN, "no task for {id}");
-            self.tasks.look_again(WITHIN).await;
-        }
-    }
-
-    async fn active(&mut self, id: AllocationId, began: Instant) -> anyhow::Result<Duration> {
-        loop {
-            let state: String = sqlx::query_scalar("select state from allocation where id = $1")
-                .bind(id.uuid())
-                .fetch_one(&mut self.conn)
-                .await?;
-            if state == "active" {
-                return Ok(began.elapsed());
-            }
-            anyhow::ensure!(began.elapsed() < WITHIN, "{id} is {state}");
-            self.progress.look_again(WITHIN).await;
-        }
-    }
-
-    async fn commit(&mut self) -> anyhow::Result<Duration> {
-        let began = Instant::now();
-        sqlx::query("insert into bare (body) values (convert_to(repeat('b', 1000), 'UTF8'))")
-            .execute(&mut self.conn)
-            .await?;
-        Ok(began.elapsed())
-    }
-
-    /// Claims, records and moves so far.
-    async fn written(&mut self, id: AllocationId) -> anyhow::Result<(i64, bool)> {
-        Ok(sqlx::query_as(
-            "select w.epoch + (select count(*) from workflow_step s where s.workflow_id = w.id)
-                 + (select count(*) from allocation_transition t where t.allocation_id = w.allocation_id),
-                 w.ended_at is not null
-             from workflow w where w.allocation_id = $1",
-        )
-        .bind(id.uuid())
-        .fetch_one(&mut self.conn)
-        .await?)
-    }
-}
-
-async fn next_provision(lot: Arc<Lot>) -> anyhow::Result<(OfferedTask, vm_provision::Params)> {
-    loop {
-        for (offered, task) in lot.answer_once().await? {
-            if let Task::VmProvision(params) = task {
-                return Ok((offered, params));
-            }
-        }
-    }
-}
-
-/// What an executor says of a guest that has all it was promised.
-fn output_of(params: &vm_provision::Params) -> anyhow::Result<Output> {
-    let slot = params.slots.first().context("a slot")?;
-    Ok(Output {
-        vm_name: params.vm_name.clone(),
-        default_user: params.default_username.clone(),
-        private_ip: slot.private_ip,
-        ssh_port: 22,
-        slot_count: 1,
-        readiness: Readiness {
-            host_key_pinned: true,
-            marker_seen: true,
-            took_ms: 1,
-        },
-        performance: Performance {
-            gpus: 1,
-            fabric_devices: 1,
-            disks: 1,
-            memory_mib: slot.memory_mib,
-            vcpus: slot.vcpu_count,
-            warnings: Vec::new(),
-        },
-        timings: BTreeMap::new(),
-        raw_vnc: false,
-        console_model: ConsoleModel::GatewayRequired,
-    })
 }
