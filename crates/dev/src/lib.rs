@@ -24,6 +24,7 @@ pub mod proxy;
 pub mod replica;
 pub mod run;
 pub mod simnode;
+pub mod slice;
 pub mod slots;
 pub mod soak;
 pub mod state;

@@ -1,24 +1,18 @@
 //! Tasks of a slice as the control plane would sign them, each pair for an allocation of its own on the same slot.
 
-use std::net::Ipv4Addr;
-
 use anyhow::Context;
 use base::Clock;
 use fleet::Fleet;
-use host::pretend::{Pretend, Profile};
+use host::pretend::Profile;
 use model::digest::Sha256;
 use model::envelope::TaskPayload;
 use model::id::{AllocationId, NodeId, derive_op, derive_task};
 use model::socket::FromAgent;
-use model::task::slot::Slot;
-use model::task::vm_provision::{DriverStrategy, ImageFormat};
-use model::task::{Task, vm_provision, vm_release};
+use model::task::Task;
 use model::trust::Purpose;
-use model::value::Nonce;
 
 use super::stand::Stand;
-
-const KEY: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f";
+use crate::slice;
 
 pub(super) struct Renter {
     fleet: Fleet,
@@ -36,16 +30,9 @@ impl Renter {
 
     /// One that brings a VM and one that takes it away.
     pub(super) fn tasks(&mut self) -> anyhow::Result<(FromAgent, FromAgent)> {
-        let params = params()?;
-        let release = Task::VmRelease(vm_release::Params {
-            allocation_id: params.allocation_id,
-            vm_name: params.vm_name.clone(),
-            slots: params.slots.clone(),
-            graceful_timeout_seconds: 30,
-            wipe: true,
-            release_nonce: Nonce::from_bytes([7; 32]),
-        });
-        let allocation = params.allocation_id;
+        let allocation = AllocationId::new();
+        let params = slice::wish(allocation, vec![slice::slot(Profile::H100x8)?])?;
+        let release = slice::release(&params);
         Ok((
             self.offer(allocation, &Task::VmProvision(params))?,
             self.offer(allocation, &release)?,
@@ -83,47 +70,4 @@ impl Renter {
             server_time: now,
         })
     }
-}
-
-fn params() -> anyhow::Result<vm_provision::Params> {
-    Ok(vm_provision::Params {
-        allocation_id: AllocationId::new(),
-        vm_name: "bench-vm".parse()?,
-        default_username: "ada".parse()?,
-        image_path: "debian-12.qcow2".parse()?,
-        image_sha256: Sha256::of(b"an image"),
-        image_size_bytes: 1 << 20,
-        image_format: ImageFormat::Qcow2,
-        image_url: None,
-        image_trusted: true,
-        driver_strategy: DriverStrategy::Preinstalled,
-        ssh_public_keys: vec![KEY.parse()?],
-        ovs_bridge: "br-slices".parse()?,
-        graceful_timeout_seconds: 30,
-        readiness_timeout_seconds: 60,
-        slots: vec![slot()?],
-    })
-}
-
-fn slot() -> anyhow::Result<Slot> {
-    let hardware = Pretend::in_memory(Profile::H100x8).snapshot().hardware;
-    let gpu = hardware.functions.values().find(|f| f.is_gpu()).context("a GPU")?;
-    let mut disks = hardware.disks.values();
-    let free = disks.find(|disk| disk.disk.in_use_by.is_empty());
-    let disk = &free.context("a disk")?.disk.identity;
-    Ok(Slot {
-        slot_id: uuid::Uuid::from_u128(0x51).into(),
-        slot_index: 0,
-        pci_address: gpu.pci,
-        fabric_device: None,
-        nvme_device: disk.by_id.clone(),
-        nvme_serial: disk.serial.clone(),
-        nvme_wwn: disk.wwn.clone(),
-        nvme_size_bytes: disk.size_bytes,
-        numa_node: gpu.numa_node.unwrap_or(0),
-        vcpu_count: 12,
-        memory_mib: 65_536,
-        mac_address: "02:00:00:00:00:51".parse()?,
-        private_ip: Ipv4Addr::new(10, 77, 0, 10),
-    })
 }

@@ -2,6 +2,7 @@
 //! comes between.
 
 pub(crate) mod events;
+mod late_repair;
 mod machines;
 mod matrix;
 mod promises;

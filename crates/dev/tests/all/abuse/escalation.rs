@@ -33,8 +33,6 @@ const TABLES: [&str; 7] = [
 /// Well formed, and nobody's.
 const NO_KEY: &str = "00112233445566778899aabbccddeeff";
 
-const PUBLIC_KEY: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f";
-
 /// The ids that stand in for `{id}`, by the noun of the route.
 struct Ids {
     node: String,
@@ -192,7 +190,7 @@ fn honest(path: &str) -> Value {
         "/v1/users/{id}/grant" | "/v1/users/{id}/revoke" => json!({ "role": "admin" }),
         "/v1/users/{id}/disable" | "/v1/users/{id}/enable" => json!({}),
         "/v1/projects/{id}/members" => json!({ "user": "ada", "role": "owner" }),
-        "/v1/keys" => json!({ "name": "mine", "public_key": PUBLIC_KEY }),
+        "/v1/keys" => json!({ "name": "mine", "public_key": dev::slice::SSH_KEY }),
         "/v1/skus" => json!(dev::demo::sku("escalated", 1).expect("a SKU")),
         "/v1/skus/{id}/price" => json!({ "price_micro_per_hour": 1 }),
         "/v1/allocations" => json!({ "sku": "slice.h100.1" }),

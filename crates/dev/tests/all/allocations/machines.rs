@@ -21,7 +21,7 @@ fn sku() -> SkuCreate {
 }
 
 /// A town with one whole machine to rent.
-async fn open() -> Market {
+pub(super) async fn open() -> Market {
     let town = Town::tuned(EXE, |config| {
         config.wait_hold_s = 2;
         config.heartbeat_stale_s = 600;
@@ -35,7 +35,7 @@ async fn open() -> Market {
     Market { town, node, sim }
 }
 
-async fn rents(market: &Market, key: &str) -> Result<AllocationView, Code> {
+pub(super) async fn rents(market: &Market, key: &str) -> Result<AllocationView, Code> {
     let wish = AllocationCreate {
         sku: SKU.to_owned(),
         ..Market::wish()
@@ -182,7 +182,7 @@ async fn an_account_is_not_made_again_behind_a_release() {
 }
 
 /// Tasks that make an account, oldest first: their states, and under which number they were handed out.
-async fn asked(market: &Market) -> Vec<(String, Option<i64>)> {
+pub(super) async fn asked(market: &Market) -> Vec<(String, Option<i64>)> {
     sqlx::query_as("select state, fence from task where task_type = 'allocation.provision_user' order by seq")
         .fetch_all(market.town.platform.apps[0].db.read())
         .await

@@ -3,6 +3,7 @@
 
 use control::openapi;
 use dev::api::Api;
+use dev::slice::SSH_KEY;
 use dev::town::Town;
 use http::Method;
 use model::api::{KeyCreate, KeyView, MemberView};
@@ -22,15 +23,13 @@ struct Thing {
     version: i64,
 }
 
-const KEY: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f";
-
 async fn made(town: &Town, owner: &Person, route: &str, name: &str) -> Thing {
     let api = owner.at(town, 0);
     match route {
         "DELETE /v1/keys/{id}" => {
             let wish = KeyCreate {
                 name: name.to_owned(),
-                public_key: KEY.parse().expect("a key"),
+                public_key: SSH_KEY.parse().expect("a key"),
             };
             let key: KeyView = api.post("/v1/keys", &wish).await.expect("stored");
             Thing {

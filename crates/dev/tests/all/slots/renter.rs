@@ -2,21 +2,17 @@
 
 use base::Actor;
 use base::http::ApiError;
+use dev::slice;
 use fleet::Fleet;
 use fleet::intent::{Authorised, sign};
 use fleet::slot::lease;
 use fleet::task::{Ask, Cover, enqueue};
 use model::catalogue::CatalogueImage;
-use model::digest::Sha256;
 use model::id::{AllocationId, NodeId, ProjectId, TaskId, derive_op};
 use model::intent::Wish;
 use model::signal::Code;
 use model::task::slot::Slot;
-use model::task::vm_provision::{DriverStrategy, ImageFormat};
-use model::task::{Task, vm_provision, vm_release};
-use model::value::Nonce;
-
-const KEY: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f";
+use model::task::{Task, vm_provision};
 
 #[derive(Clone)]
 pub(super) struct Renter {
@@ -67,23 +63,7 @@ impl Renter {
     }
 
     pub(super) fn params(&self, slots: &[Slot]) -> vm_provision::Params {
-        vm_provision::Params {
-            allocation_id: self.allocation,
-            vm_name: "ada-vm".parse().expect("a name"),
-            default_username: "ada".parse().expect("a name"),
-            image_path: "debian-12.qcow2".parse().expect("a file name"),
-            image_sha256: Sha256::of(b"an image"),
-            image_size_bytes: 1 << 20,
-            image_format: ImageFormat::Qcow2,
-            image_url: None,
-            image_trusted: true,
-            driver_strategy: DriverStrategy::Preinstalled,
-            ssh_public_keys: vec![KEY.parse().expect("a key")],
-            ovs_bridge: "br-slices".parse().expect("a name"),
-            graceful_timeout_seconds: 30,
-            readiness_timeout_seconds: 60,
-            slots: slots.to_vec(),
-        }
+        slice::wish(self.allocation, slots.to_vec()).expect("a wish")
     }
 
     /// Intent and task in one change.
@@ -133,14 +113,7 @@ impl Renter {
 
     pub(super) async fn releases(&self, node: NodeId, slots: &[Slot]) -> Result<TaskId, Code> {
         let wish = self.params(slots);
-        let task = Task::VmRelease(vm_release::Params {
-            allocation_id: self.allocation,
-            vm_name: wish.vm_name.clone(),
-            slots: slots.to_vec(),
-            graceful_timeout_seconds: 30,
-            wipe: true,
-            release_nonce: Nonce::from_bytes([7; 32]),
-        });
+        let task = slice::release(&wish);
         self.asks(node, &wish, task).await
     }
 }

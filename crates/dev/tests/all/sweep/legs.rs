@@ -24,8 +24,6 @@ use super::house::House;
 use super::slices;
 use super::talk::{Heard, PATIENCE, Talk};
 
-pub(crate) const KEY: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f";
-
 /// A slice has many phases.
 fn journal_bytes(profile: Profile) -> u64 {
     if profile == Profile::Cpu { 64 << 10 } else { 256 << 10 }
@@ -322,7 +320,7 @@ impl Maker {
             allocation_id,
             username: "ada".parse().expect("a name"),
             uid,
-            ssh_public_keys: vec![KEY.parse().expect("a key")],
+            ssh_public_keys: vec![dev::slice::SSH_KEY.parse().expect("a key")],
             gpu_access: true,
         });
         let (task, template) = match task_type {
