@@ -781,6 +781,7 @@ table task column delivered_at timestamp with time zone
 table task column delivered_to uuid
 table task column detail text
 table task column dispatched_at timestamp with time zone
+table task column done_bytes bigint
 table task column ended_at timestamp with time zone
 table task column envelope bytea not null
 table task column fence bigint
@@ -792,6 +793,7 @@ table task column lease_until timestamp with time zone
 table task column named_by uuid
 table task column node_epoch bigint not null
 table task column node_id uuid not null
+table task column of_bytes bigint
 table task column op_id uuid not null
 table task column output jsonb
 table task column payload_sha256 bytea not null

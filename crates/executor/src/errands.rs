@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use host::real::Dial;
 use model::digest::Sha256;
+use model::node_api::Progress;
 use model::signal::Code;
 use model::socket::{FromExecutor, WantedImage};
 use model::value::Name;
@@ -41,6 +42,7 @@ struct Open {
 
 struct ImageErrand {
     wanted: WantedImage,
+    done_bytes: u64,
     came: Option<Result<File, Failed>>,
 }
 
@@ -72,22 +74,29 @@ pub(crate) struct Settles {
 }
 
 impl Errands {
-    /// Has an image fetched. `over` says why nobody should wait any longer.
+    /// Has an image fetched. `over` says why nobody should wait any longer, `moved` hears how much of it there is.
     pub(crate) fn fetch(
         self: &Arc<Self>,
         wanted: &WantedImage,
         over: &dyn Fn() -> Option<Failed>,
+        moved: &dyn Fn(Progress),
     ) -> Result<Fetched, Failed> {
         let sha256 = wanted.sha256;
+        let mut told = Told { moved, done_bytes: 0 };
         let mut open = self.open();
         if open.images.contains_key(&sha256) {
-            while open.images.contains_key(&sha256) {
+            while let Some(errand) = open.images.get(&sha256) {
+                told.hears(errand);
                 open = self.wait(open, over)?;
             }
             return Ok(Fetched::ByAnother);
         }
-        let (wanted, came) = (wanted.clone(), None);
-        open.images.insert(sha256, ImageErrand { wanted, came });
+        let errand = ImageErrand {
+            wanted: wanted.clone(),
+            done_bytes: 0,
+            came: None,
+        };
+        open.images.insert(sha256, errand);
         // From here on the wish ends with this, however that comes.
         let errands = Arc::clone(self);
         let settles = Settles { errands, sha256 };
@@ -102,6 +111,7 @@ impl Errands {
                 drop(open);
                 return came.map(|bytes| Fetched::Bytes(bytes, settles));
             }
+            told.hears(errand);
             if said.is_none_or(|at| at.elapsed() >= AGAIN) {
                 said = Some(Instant::now());
                 let image = errand.wanted.clone();
@@ -164,6 +174,14 @@ impl Errands {
         }
     }
 
+    /// Never more than all of it, whatever the agent says.
+    pub(crate) fn image_moved(&self, sha256: &Sha256, done_bytes: u64) {
+        if let Some(errand) = self.open().images.get_mut(sha256) {
+            errand.done_bytes = done_bytes.min(errand.wanted.size_bytes);
+        }
+        self.news.notify_all();
+    }
+
     /// What nobody asked for is closed and forgotten.
     pub(crate) fn image_came(&self, sha256: &Sha256, came: Result<File, Failed>) {
         if let Some(errand) = self.open().images.get_mut(sha256) {
@@ -207,6 +225,24 @@ impl Errands {
 
     fn open(&self) -> MutexGuard<'_, Open> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Tells of what is new only.
+struct Told<'a> {
+    moved: &'a dyn Fn(Progress),
+    done_bytes: u64,
+}
+
+impl Told<'_> {
+    fn hears(&mut self, errand: &ImageErrand) {
+        if errand.done_bytes != self.done_bytes {
+            self.done_bytes = errand.done_bytes;
+            (self.moved)(Progress {
+                done_bytes: errand.done_bytes,
+                of_bytes: errand.wanted.size_bytes,
+            });
+        }
     }
 }
 

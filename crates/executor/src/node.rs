@@ -10,7 +10,7 @@ use std::thread::{self, JoinHandle};
 use anyhow::Context as _;
 use model::id::{AllocationId, TaskId};
 use model::key::KeyId;
-use model::node_api::HeldTask;
+use model::node_api::{HeldTask, Progress};
 use model::signal::Code;
 use model::socket::FromExecutor;
 use model::time::Timestamp;
@@ -59,13 +59,14 @@ pub(crate) struct Running {
     pub(crate) fence: u64,
     /// Which key signed it.
     pub(crate) keyid: Option<KeyId>,
-    progress: Mutex<Progress>,
+    now: Mutex<Now>,
 }
 
 #[derive(Clone)]
-struct Progress {
+struct Now {
     phase: String,
     started_at: Option<Timestamp>,
+    progress: Option<Progress>,
     /// Why it shall turn back at the next step.
     interrupt: Option<Code>,
 }
@@ -245,46 +246,58 @@ impl Node {
 impl Running {
     pub(crate) fn new(fence: u64, keyid: Option<KeyId>) -> Self {
         let phase = "claimed".to_owned();
-        let progress = Progress {
+        let now = Now {
             phase,
             started_at: None,
+            progress: None,
             interrupt: None,
         };
         Self {
             fence,
             keyid,
-            progress: Mutex::new(progress),
+            now: Mutex::new(now),
         }
     }
 
     pub(crate) fn interrupt(&self, why: Code) {
-        open(&self.progress).interrupt.get_or_insert(why);
+        open(&self.now).interrupt.get_or_insert(why);
     }
 
     pub(crate) fn interrupted(&self) -> Option<Code> {
-        open(&self.progress).interrupt
+        open(&self.now).interrupt
     }
 
     pub(crate) fn held(&self, task_id: TaskId) -> HeldTask {
-        let Progress { phase, started_at, .. } = open(&self.progress).clone();
+        let now = open(&self.now).clone();
         HeldTask {
             task_id,
             fence: self.fence,
-            phase,
-            started_at,
+            phase: now.phase,
+            started_at: now.started_at,
+            progress: now.progress,
         }
     }
 
     /// Notes where it is and tells the agent.
     pub(crate) fn enters(&self, node: &Node, task_id: TaskId, phase: &str, at: Option<Timestamp>) {
         {
-            let mut progress = open(&self.progress);
-            phase.clone_into(&mut progress.phase);
-            progress.started_at = at.or(progress.started_at);
+            let mut now = open(&self.now);
+            phase.clone_into(&mut now.phase);
+            now.started_at = at.or(now.started_at);
+            now.progress = None;
         }
-        node.outlet.send(FromExecutor::Progress {
-            task: self.held(task_id),
-        });
+        self.tell(&node.outlet, task_id);
+    }
+
+    /// The same, of the phase it is in.
+    pub(crate) fn moves(&self, outlet: &Outlet, task_id: TaskId, progress: Progress) {
+        open(&self.now).progress = Some(progress);
+        self.tell(outlet, task_id);
+    }
+
+    fn tell(&self, outlet: &Outlet, task_id: TaskId) {
+        let task = self.held(task_id);
+        outlet.send(FromExecutor::Progress { task });
     }
 }
 

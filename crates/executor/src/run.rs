@@ -208,12 +208,14 @@ impl Worker<'_> {
     fn sources(&self, policy: Policy, deadline: Instant) -> Sources {
         let trust = self.node.trust();
         let catalogue = trust.trust().and_then(|trust| self.node.catalogue().current(trust));
-        let running = Arc::clone(self.running);
+        let (running, moving) = (Arc::clone(self.running), Arc::clone(self.running));
+        let (outlet, task_id) = (Arc::clone(&self.node.outlet), self.open.claimed.task_id);
         Sources {
             catalogue: catalogue.map(Arc::new),
             hosts: policy.image_hosts,
             errands: Arc::clone(&self.node.options.errands),
             over: Arc::new(move || running.interrupted()),
+            moved: Arc::new(move |progress| moving.moves(&outlet, task_id, progress)),
             deadline,
         }
     }

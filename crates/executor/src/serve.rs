@@ -67,6 +67,9 @@ pub(crate) fn answer(node: &Arc<Node>, message: FromAgent, fd: Option<OwnedFd>) 
             let came = fd.map(File::from).ok_or_else(|| nothing_came(Code::ImageUnavailable));
             return node.options.errands.image_came(&sha256, came);
         }
+        FromAgent::ImageMoved { sha256, done_bytes } => {
+            return node.options.errands.image_moved(&sha256, done_bytes);
+        }
         FromAgent::ImageFailed { sha256, code, detail } => {
             let failed = Failed { code, detail };
             return node.options.errands.image_came(&sha256, Err(failed));
@@ -160,6 +163,7 @@ fn state(node: &Node, request_id: u64) -> FromExecutor {
                             fence,
                             phase: "claimed".to_owned(),
                             started_at,
+                            progress: None,
                         }
                     }
                 }),
@@ -171,6 +175,7 @@ fn state(node: &Node, request_id: u64) -> FromExecutor {
                         fence,
                         phase,
                         started_at,
+                        progress: None,
                     });
                 }
                 Known::Finished(_) => {}

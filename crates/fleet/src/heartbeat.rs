@@ -4,7 +4,7 @@ use base::http::Answer;
 use base::tx::Actor;
 use base::wake::Topic;
 use model::id::{SessionId, TaskId};
-use model::node_api::{HeartbeatAnswer, HeartbeatRequest, HeldTask};
+use model::node_api::{HeartbeatAnswer, HeartbeatRequest, HeldTask, Progress};
 use model::signal::Code;
 use serde_json::json;
 use sqlx::PgConnection;
@@ -105,25 +105,35 @@ async fn name(
     let ids: Vec<Uuid> = held.iter().map(|t| t.task_id.uuid()).collect();
     let fences: Vec<i64> = held.iter().map(|t| t.fence as i64).collect();
     let phases: Vec<String> = held.iter().map(|t| t.phase.chars().take(64).collect()).collect();
+    // What does not fit into a column is told by nobody honest.
+    let bytes = |of: fn(&Progress) -> u64| -> Vec<Option<i64>> {
+        let progress = held.iter().map(|t| t.progress.as_ref());
+        progress
+            .map(|seen| seen.and_then(|seen| of(seen).try_into().ok()))
+            .collect()
+    };
     let started: Vec<Option<OffsetDateTime>> = held.iter().map(|t| t.started_at.map(Into::into)).collect();
     let named = sqlx::query_as(
         "with named as (
-             select task.id, task.state as was, task.phase as had, held.phase, held.started_at
-             from task join unnest($1::uuid[], $2::bigint[], $3::text[], $4::timestamptz[]) as held (id, fence, phase, started_at)
-               on task.id = held.id and task.fence = held.fence
+             select task.id, task.state as was, (task.phase, task.done_bytes, task.of_bytes) as had,
+                    (held.phase, held.done_bytes, held.of_bytes) as has, held.*
+             from task join unnest($1::uuid[], $2::bigint[], $3::text[], $4::timestamptz[], $9::bigint[], $10::bigint[])
+                 as held (held_id, held_fence, phase, started_at, done_bytes, of_bytes)
+               on task.id = held_id and task.fence = held_fence
              where task.node_id = $5 and task.node_epoch = $6 and task.state in ('dispatched', 'started', 'unknown')
              order by task.id for update of task),
          kept as (
              update task set lease_until = $7, named_by = $8, phase = named.phase,
+                 done_bytes = named.done_bytes, of_bytes = named.of_bytes,
                  started_at = coalesce(task.started_at, named.started_at),
                  state = case when coalesce(task.started_at, named.started_at) is not null then 'started' else 'dispatched' end,
                  version = task.version + case
-                     when named.had is distinct from named.phase then 1
+                     when named.had is distinct from named.has then 1
                      when named.was <> 'started' and coalesce(task.started_at, named.started_at) is not null then 1
                      else 0 end
              from named where task.id = named.id
              returning task.id, named.was, task.state = 'started' as started,
-                       named.had is distinct from named.phase or named.was <> task.state as changed)
+                       named.had is distinct from named.has or named.was <> task.state as changed)
          select id, was, started, changed from kept",
     )
     .bind(ids)
@@ -134,6 +144,8 @@ async fn name(
     .bind(caller.epoch as i64)
     .bind(OffsetDateTime::from(now.plus_s(fleet.limits.lease_s)))
     .bind(session.uuid())
+    .bind(bytes(|seen| seen.done_bytes))
+    .bind(bytes(|seen| seen.of_bytes))
     .fetch_all(conn)
     .await?;
     Ok(named)

@@ -187,6 +187,17 @@ pub struct HeldTask {
     /// The step it is in, or `result_pending`.
     pub phase: String,
     pub started_at: Option<Timestamp>,
+    /// Of that step, if it is one that can be told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub progress: Option<Progress>,
+}
+
+/// How far a step is, in bytes. Nobody decides on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Progress {
+    pub done_bytes: u64,
+    pub of_bytes: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

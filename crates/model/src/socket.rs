@@ -55,6 +55,11 @@ pub enum FromAgent {
     Image {
         sha256: Sha256,
     },
+    /// So much of it is here.
+    ImageMoved {
+        sha256: Sha256,
+        done_bytes: u64,
+    },
     ImageFailed {
         sha256: Sha256,
         code: Code,

@@ -4,15 +4,18 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use model::signal::Code;
-use model::socket::WantedImage;
+use model::socket::{FromAgent, WantedImage};
 use tokio::time::Instant;
 
 use super::Failed;
 use super::source::{Missed, Source};
 use super::staging::Staging;
 use crate::node::Node;
+
+const TELL_EVERY: Duration = Duration::from_secs(1);
 
 pub(super) async fn fetch(node: &Node, staging: &Staging, wanted: &WantedImage) -> Result<File, Failed> {
     let disk = |error: std::io::Error| Failed::new(Code::DiskFull, format!("stage the image: {error}"));
@@ -27,6 +30,7 @@ pub(super) async fn fetch(node: &Node, staging: &Staging, wanted: &WantedImage) 
     let file = Arc::new(file);
     let (mut source, mut backoff) = (None, node.pace.backoff());
     let mut moved = Instant::now();
+    let mut told = Told::default();
     while have < wanted.size_bytes {
         let piece = match &source {
             None => Source::of(node, wanted).await.map(|found| {
@@ -40,6 +44,7 @@ pub(super) async fn fetch(node: &Node, staging: &Staging, wanted: &WantedImage) 
             Ok(piece) => {
                 have = write(&file, piece, have).await.map_err(disk)?;
                 moved = Instant::now();
+                told.tell(node, wanted, have);
                 backoff.reset();
                 continue;
             }
@@ -54,6 +59,33 @@ pub(super) async fn fetch(node: &Node, staging: &Staging, wanted: &WantedImage) 
         tokio::time::sleep(backoff.draw()).await;
     }
     file.try_clone().map_err(disk)
+}
+
+/// Says how much there is, now and then.
+#[derive(Default)]
+struct Told(Option<Instant>);
+
+impl Told {
+    fn tell(&mut self, node: &Node, wanted: &WantedImage, done_bytes: u64) {
+        let due = self.0.is_none_or(|at| at.elapsed() >= TELL_EVERY);
+        // An executor of another age would hang up on what it does not know.
+        let knows = node
+            .executor
+            .state()
+            .is_some_and(|state| state.version == env!("CARGO_PKG_VERSION"));
+        if !knows || !(due || done_bytes == wanted.size_bytes) {
+            return;
+        }
+        self.0 = Some(Instant::now());
+        let sha256 = wanted.sha256;
+        if node
+            .executor
+            .tell(FromAgent::ImageMoved { sha256, done_bytes })
+            .is_err()
+        {
+            tracing::debug!(%sha256, done_bytes, "the executor is away and does not hear of it");
+        }
+    }
 }
 
 /// Disks can be slow, and polls must not wait for them.

@@ -158,6 +158,8 @@ async fn an_image_comes_piece_by_piece_from_a_host_that_policy_names() {
     let sha256 = Sha256::of(&image());
     town.executor.journal.until(&format!("image {sha256}"), 1).await;
     assert_eq!(host.journal.count("good"), 2, "two pieces");
+    let all = format!("image moved {SIZE}");
+    assert_eq!(town.executor.journal.count(&all), 1, "and it was told that all is here");
     let staged = town.place.path().join(format!("agent/images/{sha256}"));
     assert_eq!(std::fs::read(&staged).expect("there until it is settled"), image());
     town.executor.wants(FromExecutor::ImageSettled { sha256 });

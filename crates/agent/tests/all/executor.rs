@@ -139,6 +139,10 @@ impl Executor {
                 self.journal.note(format!("image {sha256}"));
                 vec![]
             }
+            FromAgent::ImageMoved { done_bytes, .. } => {
+                self.journal.note(format!("image moved {done_bytes}"));
+                vec![]
+            }
             FromAgent::ImageFailed { code, detail, .. } => {
                 self.journal.note(format!("image failed {code}: {detail}"));
                 vec![]
@@ -234,6 +238,7 @@ impl Executor {
             fence: *fence,
             phase: "result_pending".to_owned(),
             started_at: None,
+            progress: None,
         };
         ExecutorState {
             version: "0.1.0".to_owned(),

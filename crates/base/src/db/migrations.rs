@@ -33,4 +33,5 @@ migrations! {
     18 = "0018_events",
     19 = "0019_sign_in",
     20 = "0020_names",
+    21 = "0021_progress",
 }

@@ -192,7 +192,7 @@ fn tally(list: &Value) -> String {
     shown.join(", ")
 }
 
-fn bytes(size: u64) -> String {
+pub(crate) fn bytes(size: u64) -> String {
     match size {
         0..1_048_576 => format!("{} KiB", size >> 10),
         1_048_576..10_737_418_240 => format!("{} MiB", size >> 20),

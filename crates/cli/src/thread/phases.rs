@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::failure::Failure;
 #[cfg(test)]
 use crate::output::column::{Kind, View, col};
-use crate::output::{Format, Out, text};
+use crate::output::{Format, Out, column, text};
 
 #[cfg(test)]
 pub(crate) const PHASES: View = View {
@@ -13,6 +13,7 @@ pub(crate) const PHASES: View = View {
         col("name", "name", Kind::Text),
         col("state", "state", Kind::Text),
         col("took", "took_ms", Kind::Text),
+        col("progress", "progress", Kind::Text),
     ],
     key: "name",
 };
@@ -32,12 +33,21 @@ fn word<'a>(phase: &'a Value, place: &str) -> &'a str {
 pub(crate) fn running(task: &Value) -> Option<String> {
     let all = phases(task);
     let at = all.iter().position(|phase| word(phase, "state") == "running")?;
-    Some(format!(
-        "{:>2}/{} {}",
-        at + 1,
-        all.len(),
-        text::plain(word(&all[at], "name"))
-    ))
+    let (name, far) = (text::plain(word(&all[at], "name")), far(&all[at]));
+    Some(
+        format!("{:>2}/{} {name} {far}", at + 1, all.len())
+            .trim_end()
+            .to_owned(),
+    )
+}
+
+/// `12 MiB of 300 MiB`, where that is known.
+fn far(phase: &Value) -> String {
+    let bytes = |place: &str| phase.pointer(place).and_then(Value::as_u64);
+    match (bytes("/progress/done_bytes"), bytes("/progress/of_bytes")) {
+        (Some(done), Some(of)) => format!("{} of {}", column::bytes(done), column::bytes(of)),
+        _ => String::new(),
+    }
 }
 
 pub(crate) fn show(out: &mut Out, task: &Value) -> Result<(), Failure> {
@@ -51,10 +61,12 @@ pub(crate) fn show(out: &mut Out, task: &Value) -> Result<(), Failure> {
         let line = match out.format {
             Format::Tsv => {
                 let took = took.map(|ms| ms.to_string()).unwrap_or_default();
-                format!("phase\t{}\t{name}\t{state}\t{took}", at + 1)
+                let bytes = |place: &str| phase.pointer(place).map(Value::to_string).unwrap_or_default();
+                let (done, of) = (bytes("/progress/done_bytes"), bytes("/progress/of_bytes"));
+                format!("phase\t{}\t{name}\t{state}\t{took}\t{done}\t{of}", at + 1)
             }
             _ => {
-                let took = took.map(text::span).unwrap_or_default();
+                let took = took.map_or_else(|| far(phase), text::span);
                 format!(" {:>2}/{} {name:<25}{:<9}{took:>7}", at + 1, all.len(), mark(&state))
                     .trim_end()
                     .to_owned()

@@ -111,18 +111,19 @@ async fn phases_stand_in_their_order_with_their_times() {
     shown["task_type"] = json!("slice.vm_provision");
     shown["phases"] = json!([
         {"name": "lease_acquire", "state": "done", "took_ms": 3},
-        {"name": "readiness", "state": "running", "took_ms": null},
+        {"name": "image_stat_download", "state": "running", "took_ms": null,
+         "progress": {"done_bytes": 3 << 20, "of_bytes": 300 << 20}},
         {"name": "performance_probe", "state": "waiting", "took_ms": null},
     ]);
     let server = Server::start(move |_: &Asked, _| Answer::Json(200, shown.clone())).await;
     let words = ["task", "show", "task_0000000000000000000000000g"];
     let said = gpuaas(&words).at(&server.url).on_a_terminal().run(&home).await;
-    let table = "  1/3 lease_acquire            ✓            3ms\n  2/3 readiness                … now\n  3/3 performance_probe        ·\n";
+    let table = "  1/3 lease_acquire            ✓            3ms\n  2/3 image_stat_download      … now    3 MiB of 300 MiB\n  3/3 performance_probe        ·\n";
     assert!(said.out.ends_with(table), "{}", said.out);
     let said = gpuaas(&words).at(&server.url).run(&home).await;
     assert!(
         said.out.ends_with(
-            "phase\t1\tlease_acquire\tdone\t3\nphase\t2\treadiness\trunning\t\nphase\t3\tperformance_probe\twaiting\t\n"
+            "phase\t1\tlease_acquire\tdone\t3\t\t\nphase\t2\timage_stat_download\trunning\t\t3145728\t314572800\nphase\t3\tperformance_probe\twaiting\t\t\t\n"
         ),
         "{}",
         said.out

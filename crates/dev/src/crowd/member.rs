@@ -143,6 +143,7 @@ impl Player {
             fence: task.fence,
             phase: "played".to_owned(),
             started_at: Some(now),
+            progress: None,
         };
         if let Err(error) = self.beat(vec![held]).await {
             self.tally.failed(&error);

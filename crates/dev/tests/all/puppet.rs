@@ -241,6 +241,7 @@ impl Puppet {
                 fence: task.fence,
                 phase: "probe".to_owned(),
                 started_at,
+                progress: None,
             }],
             results_pending: 0,
             disk: None,

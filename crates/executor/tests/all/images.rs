@@ -16,6 +16,7 @@ use model::digest::Sha256;
 use model::dsse::{self, Envelope};
 use model::envelope::TaskPayload;
 use model::key::SigningKey;
+use model::node_api::Progress;
 use model::outcome::{Outcome, ResultPayload};
 use model::signal::Code;
 use model::socket::{self, FromAgent, FromExecutor, WantedImage};
@@ -228,6 +229,47 @@ fn what_the_operators_have_listed_is_fetched_hashed_and_used() {
         result.detail
     );
     assert!(place.pretend.snapshot().slicing.store.contains(&Sha256::of(BYTES)));
+}
+
+#[test]
+fn how_much_of_an_image_has_come_is_told_while_its_task_waits() {
+    let (place, mut agent) = stand();
+    let listed = signed(&catalogue(&place, 1, &[entry()]), &place.house.catalogue_key);
+    assert_eq!(lists(&mut agent, listed), Ok(1));
+    let task = payload(&place, wish(&place));
+    agent.offer_good(&place, &task);
+    let sha256 = wanted(&mut agent).sha256;
+    let of_bytes = BYTES.len() as u64;
+    // The last of them is a lie.
+    for (said, done_bytes) in [(7, 7), (9, 9), (u64::MAX, of_bytes)] {
+        let other = Sha256::of(b"another");
+        agent.send(&FromAgent::ImageMoved {
+            sha256: other,
+            done_bytes: 1,
+        });
+        agent.send(&FromAgent::ImageMoved {
+            sha256,
+            done_bytes: said,
+        });
+        let moved = agent.wait("it has moved", |said| match said {
+            FromExecutor::Progress { task } => task.progress.map(|progress| (task.phase, progress)),
+            _ => None,
+        });
+        assert_eq!(
+            moved,
+            ("image_stat_download".to_owned(), Progress { done_bytes, of_bytes })
+        );
+    }
+    let held = agent.state().tasks;
+    assert_eq!(held[0].progress.map(|seen| seen.done_bytes), Some(of_bytes));
+    hand_over(&agent, &image(), &[bytes(&place, BYTES).as_fd()]);
+    let next = agent.wait("another phase", |said| match said {
+        FromExecutor::Progress { task } if task.phase != "image_stat_download" => Some(task),
+        _ => None,
+    });
+    assert_eq!(next.progress, None, "it was that phase's");
+    let result = place.open(&agent.done(task.task_id));
+    assert_eq!(result.outcome, Outcome::Succeeded, "{:?}", result.detail);
 }
 
 #[test]

@@ -5,6 +5,7 @@ use base::http::{Answer, ApiError, Page};
 use base::wake::Topic;
 use model::dsse::Envelope;
 use model::id::{NodeId, OpId, TaskId};
+use model::node_api::Progress;
 use model::signal::Code;
 use model::state::TaskState;
 use model::task::TaskType;
@@ -30,6 +31,8 @@ pub struct TaskRow {
     pub payload_sha256: Vec<u8>,
     pub state: String,
     pub phase: Option<String>,
+    pub done_bytes: Option<i64>,
+    pub of_bytes: Option<i64>,
     pub fence: Option<i64>,
     pub cancel_at: Option<OffsetDateTime>,
     pub actor_ref: String,
@@ -57,13 +60,21 @@ impl TaskRow {
     pub fn state(&self) -> Result<TaskState, ApiError> {
         self.state.parse().map_err(ApiError::internal)
     }
+
+    /// Of the phase it is in, as its node last said.
+    pub fn progress(&self) -> Option<Progress> {
+        Some(Progress {
+            done_bytes: self.done_bytes?.try_into().ok()?,
+            of_bytes: self.of_bytes?.try_into().ok()?,
+        })
+    }
 }
 
 macro_rules! select_task {
     ($rest:literal) => {
         concat!(
             "select t.id, t.op_id, t.node_id, n.name as node_name, n.simulated, n.state as node_state, n.state_reason as node_state_reason, t.node_epoch, t.task_type, t.keyid, t.payload_sha256,
-                    t.state, t.phase, t.fence, t.cancel_at, t.actor_ref, t.correlation_id, t.created_at, t.start_by,
+                    t.state, t.phase, t.done_bytes, t.of_bytes, t.fence, t.cancel_at, t.actor_ref, t.correlation_id, t.created_at, t.start_by,
                     t.dispatched_at, t.started_at, t.ended_at, t.lease_until, t.code, t.detail, t.timings, t.undone,
                     t.output, t.result, t.version
              from task t join node n on n.id = t.node_id ",

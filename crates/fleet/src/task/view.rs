@@ -68,6 +68,7 @@ fn phases(row: &TaskRow, state: TaskState) -> Vec<PhaseView> {
             name: (*name).to_owned(),
             state: is,
             took_ms: took(name),
+            progress: row.progress().filter(|_| is == PhaseState::Running),
         }
     };
     names.iter().enumerate().map(of).collect()

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Waiting;
 use crate::id::{NodeId, OpId, TaskId};
+use crate::node_api::Progress;
 use crate::signal::Code;
 use crate::state::TaskState;
 use crate::time::Timestamp;
@@ -48,6 +49,9 @@ pub struct PhaseView {
     pub state: PhaseState,
     /// Known once the task has ended.
     pub took_ms: Option<u64>,
+    /// While it runs, of phases that can tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub progress: Option<Progress>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -16,6 +16,7 @@ use model::catalogue::{CATALOGUE_TYPE, Catalogue, CatalogueImage};
 use model::digest::Sha256;
 use model::dsse;
 use model::key::SigningKey;
+use model::node_api::Progress;
 use model::state::TaskState;
 use tokio_util::task::TaskTracker;
 use wire::stop::Stop;
@@ -325,5 +326,51 @@ async fn abuse_17_only_the_operators_key_lists_images_and_two_operators_lose_not
     assert_eq!((one.items.len(), rest.items.len(), rest.next), (1, 1, None));
     assert_ne!(one.items[0].image.name, rest.items[0].image.name);
     assert_eq!(Sha256::of(b"one"), first.sha256);
+    town.end().await;
+}
+
+#[tokio::test]
+async fn how_far_a_phase_is_stands_beside_it_while_it_runs() {
+    let town = town().await;
+    let puppet = Puppet::of_slices(&town, "a").await;
+    puppet.in_service(&town).await;
+    let fleet = town.fleet().await;
+    let renter = Renter::new(&fleet);
+    let rented = renter.reserves(1).await.expect("a slot");
+    let id = renter.provisions(puppet.id(), &rented).await.expect("a task");
+    let task = puppet.claim().await;
+    let mut beat = puppet.heartbeat(&task, Some(town.db.clock().now()));
+    let of = |done_bytes| {
+        Some(Progress {
+            done_bytes,
+            of_bytes: 9,
+        })
+    };
+    let mut version = 0;
+    for (phase, said, shown) in [
+        ("image_stat_download", of(3), of(3)),
+        ("image_stat_download", of(9), of(9)),
+        // More than there can be of anything.
+        ("image_stat_download", of(u64::MAX), None),
+        ("image_stat_download", of(4), of(4)),
+        ("image_digest_verify", None, None),
+    ] {
+        (beat.tasks[0].phase, beat.tasks[0].progress) = (phase.to_owned(), said);
+        // And again, which is no news.
+        for _ in 0..2 {
+            let answer = puppet.post("heartbeat", &beat).await;
+            assert!(answer.status.is_success(), "{answer:?}");
+        }
+        let view = town.until_task(id, |state| state == TaskState::Started).await;
+        let with: Vec<_> = view.phases.iter().filter(|phase| phase.progress.is_some()).collect();
+        assert_eq!(with.len(), usize::from(shown.is_some()), "{with:?}");
+        assert!(
+            with.iter().all(|seen| seen.name == phase && seen.progress == shown),
+            "{with:?}"
+        );
+        assert!(view.version > version, "whoever waits for news hears of it");
+        version = view.version;
+    }
+    puppet.ends(&town, &task, |_| {}).await;
     town.end().await;
 }

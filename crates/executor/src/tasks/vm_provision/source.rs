@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use host::Image;
 use model::catalogue::Catalogue;
+use model::node_api::Progress;
 use model::signal::Code;
 use model::socket::WantedImage;
 use model::task::vm_provision::{self, Params};
@@ -23,6 +24,8 @@ pub(crate) struct Sources {
     pub(crate) errands: Arc<Errands>,
     /// Why the task should not wait any longer.
     pub(crate) over: Arc<dyn Fn() -> Option<Code> + Send + Sync>,
+    /// Hears how much of an image has come.
+    pub(crate) moved: Arc<dyn Fn(Progress) + Send + Sync>,
     pub(crate) deadline: Instant,
 }
 
@@ -33,6 +36,7 @@ impl Default for Sources {
             hosts: Vec::new(),
             errands: Arc::default(),
             over: Arc::new(|| None),
+            moved: Arc::new(|_| {}),
             deadline: Instant::now(),
         }
     }
@@ -93,7 +97,7 @@ impl Sources {
                 url: params.image_url.clone(),
                 hosts: self.hosts.clone(),
             };
-            match self.errands.fetch(&wanted, &|| self.over()) {
+            match self.errands.fetch(&wanted, &|| self.over(), &*self.moved) {
                 Ok(Fetched::ByAnother) => {}
                 Ok(Fetched::Bytes(bytes, _settles)) => match images.adopt(&image, bytes) {
                     Ok(()) => return Ok(()),
