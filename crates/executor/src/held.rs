@@ -110,6 +110,7 @@ pub(crate) fn look(host: &Host) -> host::Result<Holdings> {
         username: resident.tenant.name,
         uid: resident.tenant.uid,
         since: resident.since,
+        gone: !resident.has_account,
     });
     Ok(Holdings {
         slices: slices.collect(),

@@ -22,6 +22,8 @@ pub struct Resident {
     pub tenant: Tenant,
     /// Since when somebody can log in.
     pub since: Option<Timestamp>,
+    /// Is the account there? One that nobody of us took away may be gone all the same.
+    pub has_account: bool,
 }
 
 /// Every `ensure_no_x` leaves what belongs to somebody else alone, and so does it with everything of a uid that cannot

@@ -78,6 +78,9 @@ pub struct HeldUser {
     pub username: Name,
     pub uid: Uid,
     pub since: Option<Timestamp>,
+    /// It is written down, and the host has no such account: somebody took it away.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub gone: bool,
 }
 
 impl Holdings {
@@ -207,6 +210,7 @@ mod tests {
             username: "ada".parse().expect("a plain word"),
             uid: 20_001.try_into().expect("a tenant's uid"),
             since: None,
+            gone: false,
         };
         let holds = Holdings {
             users: vec![user; MOST + 1],

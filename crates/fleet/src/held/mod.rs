@@ -53,9 +53,12 @@ async fn attempt(fleet: &Fleet, caller: &NodeCaller, envelope: &Envelope) -> Ans
             std::cmp::Ordering::Equal | std::cmp::Ordering::Greater => return Err(Code::HeldStale.into()),
         }
     }
-    let slots = slot::store::of_node(pool, caller.node_id).await?;
+    let believed = judge::Believed {
+        slots: slot::store::of_node(pool, caller.node_id).await?,
+        tenants: store::tenants(pool, caller.node_id).await?,
+    };
     let known = before.as_ref().map(HeldRow::differences).unwrap_or_default();
-    let differences = judge::judge(&list, &slots, &known, now);
+    let differences = judge::judge(&list, &believed, &known, now);
     let kept = store::keep(pool, &list, envelope, &differences, now).await?;
     if !kept {
         // Another one overtook it between our look and our write.

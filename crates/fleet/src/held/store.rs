@@ -3,13 +3,14 @@
 use model::dsse::Envelope;
 use model::held::{HeldPayload, Holdings};
 use model::id::NodeId;
+use model::task::TaskType;
 use model::time::Timestamp;
 use sqlx::PgPool;
 use sqlx::types::Json;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::judge::Difference;
+use super::judge::{Difference, Tenant};
 
 #[derive(Clone, Debug, sqlx::FromRow)]
 pub struct HeldRow {
@@ -56,6 +57,23 @@ pub async fn of_nodes(pool: &PgPool, nodes: &[Uuid]) -> sqlx::Result<Vec<HeldRow
         .bind(nodes)
         .fetch_all(pool)
         .await
+}
+
+/// Of whom something may be on the machine itself.
+pub(super) async fn tenants(pool: &PgPool, node: NodeId) -> sqlx::Result<Vec<Tenant>> {
+    sqlx::query_as(
+        "select d.allocation_id,
+                exists (select from lease l where l.node_id = d.node_id and l.allocation_id = d.allocation_id
+                            and l.slot_id is null and l.ended_at is null)
+                and exists (select from task t where t.op_id = d.op_id and t.state = 'succeeded')
+                and not exists (select from task t where t.node_id = d.node_id and t.task_type = $2
+                                    and t.created_at >= d.since) as settled
+         from machine_dirt d where d.node_id = $1 and d.cleaned_at is null",
+    )
+    .bind(node.uuid())
+    .bind(TaskType::DeprovisionUser.as_str())
+    .fetch_all(pool)
+    .await
 }
 
 /// False if a newer one is there.

@@ -36,14 +36,17 @@ fn differences<'a>(row: &HeldRow, node_name: &'a str) -> impl Iterator<Item = He
 fn verb(found: &Difference, node_name: &str) -> String {
     match found.slot {
         _ if found.code == Code::VmDown.as_str() => format!("gpuaas node discover {node_name}"),
-        _ if found.code == Code::VmLost.as_str() => {
+        _ if [Code::VmLost, Code::AccountLost]
+            .iter()
+            .any(|code| found.code == code.as_str()) =>
+        {
             format!(
                 "gpuaas allocation force-release {} --reason {}",
                 found.allocation, found.code
             )
         }
         Some(slot) => format!("gpuaas slot quarantine {slot} --reason {}", found.code),
-        None => format!("gpuaas node drain {node_name} --reason {}", Code::VmOrphaned),
+        None => format!("gpuaas node drain {node_name} --reason {}", found.code),
     }
 }
 

@@ -18,7 +18,12 @@ impl Users for Pretend {
                     uid: (*uid).try_into().ok()?,
                     owner: *owner,
                 };
-                Some(Resident { tenant, since: None })
+                let account = state.accounts.get(name);
+                Some(Resident {
+                    tenant,
+                    since: None,
+                    has_account: account.is_some_and(|account| account.uid == *uid),
+                })
             });
             Ok(records.collect())
         })

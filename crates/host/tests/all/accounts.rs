@@ -48,6 +48,25 @@ fn an_account_can_log_in_by_key_and_has_no_groups_but_its_own() {
 }
 
 #[test]
+fn an_account_that_somebody_takes_away_is_seen_to_be_gone() {
+    on_a_tree(|tree| {
+        let ada = tenant("ada", 20001);
+        let there = || {
+            let all = tree.host.users.residents().expect("listed");
+            all.iter().map(|resident| resident.has_account).collect::<Vec<_>>()
+        };
+        assert_eq!(there(), [false; 0]);
+        tree.host.users.ensure_account(&ada, false).expect("account");
+        assert_eq!(there(), [true]);
+        let passwd = tree.read("etc/passwd");
+        let without = passwd.lines().filter(|line| !line.starts_with("ada:"));
+        let without = without.map(|line| format!("{line}\n")).collect::<String>();
+        fs::write(path("etc/passwd"), without).expect("written");
+        assert_eq!(there(), [false], "it is written down, and there is none");
+    });
+}
+
+#[test]
 fn asking_twice_is_asking_once() {
     on_a_tree(|tree| {
         let ada = tenant("ada", 20001);

@@ -27,7 +27,7 @@ pub(super) struct Seen {
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Passwd {
-    uid: u32,
+    pub(super) uid: u32,
     gid: u32,
     gecos: String,
     home: String,

@@ -150,8 +150,11 @@ impl Users {
             let written = entry.metadata().and_then(|metadata| metadata.modified()).ok();
             let since = written.and_then(|at| at.duration_since(UNIX_EPOCH).ok());
             let since = since.and_then(|since| i64::try_from(since.as_millis()).ok());
+            let tenant = record.tenant();
+            let account = self.observe(&tenant)?.passwd;
             residents.push(Resident {
-                tenant: record.tenant(),
+                has_account: account.is_some_and(|account| account.uid == uid.get()),
+                tenant,
                 since: since.filter(|_| record.opened).map(Timestamp::from_millis),
             });
         }
