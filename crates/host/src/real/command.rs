@@ -118,9 +118,16 @@ impl Ended {
 
     /// What it said, if it ended well and said it all.
     pub(super) fn said(self) -> Result<String> {
+        self.said_or(0)
+    }
+
+    /// The same of a program that ends well in this way, too.
+    pub(super) fn said_or(self, code: i32) -> Result<String> {
         let (program, cut) = (self.program.name(), self.stdout.len() > KEPT_STDOUT_BYTES);
         let stdout = String::from_utf8(self.stdout.clone());
-        self.ok()?;
+        if self.code() != Some(code) {
+            self.ok()?;
+        }
         match stdout {
             Ok(text) if !cut => Ok(text),
             Ok(_) | Err(_) => Err(Error::Unreadable {

@@ -19,7 +19,7 @@ use model::value::Nonce;
 
 use super::ground::{BRIDGE, Ground, ROOT};
 use super::parts::{Direct, Loop, WithPaperGpu, WithoutDevices};
-use super::{in_a_lab, run};
+use super::{in_a_lab, run, upkeep};
 use crate::place::{Agent, Place};
 use crate::users::KEY;
 
@@ -183,6 +183,7 @@ fn abuse_13b_one_vm_of_an_operation_comes_and_goes_for_real() {
             Power::Running
         );
         assert!(!disk.is_blank(), "the image is on it");
+        upkeep::mends(ground, &place, &mut agent, &params);
 
         let task = Task::VmRelease(vm_release::Params {
             allocation_id: params.allocation_id,

@@ -22,6 +22,8 @@ use crate::{Error, Plug, Port, Result};
 pub use flows::{Surroundings, cookie, flows};
 
 const LIMIT: Duration = Duration::from_secs(30);
+/// How `ovs-ofctl diff-flows` ends when it has found a difference.
+const DIFFER: i32 = 2;
 /// Where the switch notes whose a port is.
 const OWNER: &str = "gpuaas-allocation";
 
@@ -95,7 +97,6 @@ impl Network {
         let Some(text) = folder.read(plug.vm.as_str())? else {
             return Ok(None);
         };
-        // The line for dnsmasq, and above it, as a comment, whose it is.
         let owner = text.lines().next().and_then(|line| line.strip_prefix("# "));
         let owner = owner.and_then(|owner| owner.parse().ok());
         owner.map(Some).ok_or_else(|| refused(plug, "nobody we know"))
@@ -109,19 +110,57 @@ impl Network {
         })
     }
 
-    fn set_flows(&self, port: &Port) -> Result<()> {
+    /// What the switch is told, or asked, about the flows of a port.
+    fn with_flows(&self, port: &Port, output: Output) -> Result<With> {
         let around = self.surroundings(port)?;
         let doing = || "hand flows to the switch".to_owned();
         let mut file = fs::File::from(memfd_create("flows", MemfdFlags::CLOEXEC).doing(doing)?);
         file.write_all(flows(port, &around).as_bytes()).doing(doing)?;
         file.rewind().doing(doing)?;
-        let with = With {
-            input: Some(file),
-            output: Output::Dropped,
-            ..With::default()
-        };
+        let input = Some(file);
+        let as_nobody = false;
+        Ok(With {
+            input,
+            output,
+            as_nobody,
+        })
+    }
+
+    fn set_flows(&self, port: &Port) -> Result<()> {
+        let with = self.with_flows(port, Output::Dropped)?;
         let args = ["--bundle", "add-flows", &self.bridge_socket(&port.bridge), "-"];
         self.commands.run_with(Program::OvsOfctl, &args, with, LIMIT)?.ok()
+    }
+
+    /// Each of them as it was set, and no more under this cookie. What others have set is theirs.
+    fn has_flows(&self, port: &Port) -> Result<bool> {
+        let socket = self.bridge_socket(&port.bridge);
+        let wanted = flows(port, &self.surroundings(port)?).lines().count();
+        let all = format!("cookie={:#x}/-1", cookie(&port.plug.vm));
+        let there = ["--no-stats", "dump-flows", &socket, &all];
+        let there = self.commands.ask(Program::OvsOfctl, &there, LIMIT)?;
+        if there.lines().filter(|line| line.contains("actions=")).count() != wanted {
+            return Ok(false);
+        }
+        let with = self.with_flows(port, Output::Kept)?;
+        let args = ["diff-flows", &socket, "/proc/self/fd/0"];
+        let ended = self.commands.run_with(Program::OvsOfctl, &args, with, LIMIT)?;
+        let differ = ended.said_or(DIFFER)?;
+        Ok(!differ.lines().any(|line| line.starts_with('+')))
+    }
+
+    /// The line for dnsmasq, and above it, as a comment, whose it is.
+    fn reservation(port: &Port) -> String {
+        let Port { plug, mac, ip, .. } = port;
+        format!("# {}\n{mac},{ip},{}\n", plug.allocation, plug.vm)
+    }
+
+    fn has_reservation(&self, port: &Port) -> Result<bool> {
+        let Some(folder) = Folder::open(&self.settings.hosts_dir)? else {
+            return Ok(false);
+        };
+        let text = folder.read(port.plug.vm.as_str())?;
+        Ok(text == Some(Self::reservation(port)))
     }
 
     fn drop_flows(&self, vm: &Name, bridge: &Name) -> Result<()> {
@@ -176,7 +215,7 @@ impl crate::Network for Network {
     }
 
     fn ensure_port(&self, port: &Port) -> Result<()> {
-        let Port { plug, bridge, mac, ip } = port;
+        let Port { plug, bridge, .. } = port;
         self.check_bridge(bridge)?;
         let allocation = plug.allocation.to_string();
         match self.plugged(plug)? {
@@ -206,10 +245,9 @@ impl crate::Network for Network {
         if given.trim() != plug.number().to_string() {
             return Err(refused(plug, "another port, which has its number"));
         }
-        let line = format!("# {allocation}\n{mac},{ip},{}\n", plug.vm);
         // dnsmasq runs as a user of its own and has to read it.
         let folder = Folder::ensure_with(&self.settings.hosts_dir, 0o755)?;
-        folder.write(plug.vm.as_str(), line.as_bytes(), 0o644)
+        folder.write(plug.vm.as_str(), Self::reservation(port).as_bytes(), 0o644)
     }
 
     fn ensure_no_port(&self, plug: &Plug) -> Result<()> {
@@ -246,12 +284,7 @@ impl crate::Network for Network {
         if self.plugged(plug)? != Some(own) || !has_interface(&plug.interface())? {
             return Ok(false);
         }
-        let wanted = flows(port, &self.surroundings(port)?).lines().count();
-        let all = format!("cookie={:#x}/-1", cookie(&plug.vm));
-        let args = ["--no-stats", "dump-flows", &self.bridge_socket(bridge), &all];
-        let there = self.commands.ask(Program::OvsOfctl, &args, LIMIT)?;
-        let there = there.lines().filter(|line| line.contains("actions=")).count();
-        Ok(there == wanted && matches!(self.reserved(plug), Ok(Some(owner)) if owner == plug.allocation))
+        Ok(self.has_flows(port)? && self.has_reservation(port)?)
     }
 
     fn has_port(&self, plug: &Plug) -> Result<bool> {
