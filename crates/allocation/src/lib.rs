@@ -9,7 +9,10 @@ pub mod project;
 pub mod seat;
 pub mod sku;
 pub mod work;
+mod worker;
 pub mod workflow;
+
+pub use worker::Worker;
 
 use base::http::Routes;
 use fleet::Fleet;

@@ -12,6 +12,7 @@ use tokio::task::JoinSet;
 use uuid::Uuid;
 
 use crate::metrics::WORKFLOW_CLAIMS;
+use crate::worker::Worker;
 use crate::workflow::drive::drive;
 use crate::workflow::journal::{self, Claim};
 use crate::workflow::{Flow, Platform};
@@ -27,19 +28,23 @@ const RENEW: Duration = Duration::from_millis(2000);
 
 type Held = Arc<Mutex<HashMap<Uuid, i64>>>;
 
-/// Starts the loops.
-pub fn spawn(fleet: &Fleet, loops: &mut JoinSet<()>) {
+/// Starts the loops of a worker.
+pub fn spawn(worker: &Worker, loops: &mut JoinSet<()>) {
     let held = Held::default();
-    loops.spawn(workflow_loop(fleet.clone(), held.clone()));
-    loops.spawn(renew_loop(fleet.clone(), held));
-    loops.spawn(abandoned::run(fleet.clone()));
-    loops.spawn(deadlines::run(fleet.clone()));
-    loops.spawn(proofs::run(fleet.clone()));
+    loops.spawn(workflow_loop(worker.clone(), held.clone()));
+    loops.spawn(renew_loop(worker.clone(), held));
+    loops.spawn(deadlines::run(worker.clone()));
+    loops.spawn(proofs::run(worker.clone()));
 }
 
-async fn workflow_loop(fleet: Fleet, held: Held) {
-    let mut news = fleet.app.wake.subscribe(Topic::Workflows);
-    let mut ends = fleet.app.wake.subscribe(Topic::Progress);
+/// What is wished by nobody but the platform itself is signed where the keys are.
+pub fn spawn_signing(fleet: &Fleet, loops: &mut JoinSet<()>) {
+    loops.spawn(abandoned::run(fleet.clone()));
+}
+
+async fn workflow_loop(worker: Worker, held: Held) {
+    let mut news = worker.app.wake.subscribe(Topic::Workflows);
+    let mut ends = worker.app.wake.subscribe(Topic::Progress);
     let mut running: JoinSet<()> = JoinSet::new();
     let mut more = true;
     loop {
@@ -53,7 +58,7 @@ async fn workflow_loop(fleet: Fleet, held: Held) {
                 Some(_) = running.join_next(), if !running.is_empty() => {}
             }
         };
-        if !fleet.running(wait).await {
+        if !worker.running(wait).await {
             break;
         }
         while running.try_join_next().is_some() {}
@@ -62,12 +67,12 @@ async fn workflow_loop(fleet: Fleet, held: Held) {
         if room == 0 {
             continue;
         }
-        match journal::claim(&fleet.app.db, room as i64).await {
+        match journal::claim(&worker.app.db, room as i64).await {
             Ok(claims) => {
                 more = claims.len() == room;
                 for claim in claims {
                     metrics::counter!(WORKFLOW_CLAIMS).increment(1);
-                    running.spawn(go_on(fleet.clone(), held.clone(), claim));
+                    running.spawn(go_on(worker.clone(), held.clone(), claim));
                 }
             }
             Err(error) => tracing::warn!(%error, "no look at the workflows"),
@@ -77,15 +82,15 @@ async fn workflow_loop(fleet: Fleet, held: Held) {
     while running.join_next().await.is_some() {}
 }
 
-async fn go_on(fleet: Fleet, held: Held, claim: Claim) {
+async fn go_on(worker: Worker, held: Held, claim: Claim) {
     let hands = |held: &Held| held.lock().unwrap_or_else(PoisonError::into_inner).remove(&claim.id);
     held.lock()
         .unwrap_or_else(PoisonError::into_inner)
         .insert(claim.id, claim.epoch);
     match Flow::parse(&claim.flow) {
         Some(flow) => {
-            let ground = Platform::new(fleet.clone(), claim.allocation_id.into());
-            if let Err(error) = drive(&fleet.app.db, flow, &claim, &ground).await {
+            let ground = Platform::new(worker.clone(), claim.allocation_id.into());
+            if let Err(error) = drive(&worker.app.db, flow, &claim, &ground).await {
                 // Its lease runs out, and somebody reads the journal again.
                 tracing::warn!(%error, workflow = %claim.id, flow = %claim.flow, "a workflow was interrupted");
             }
@@ -95,8 +100,8 @@ async fn go_on(fleet: Fleet, held: Held, claim: Claim) {
     hands(&held);
 }
 
-async fn renew_loop(fleet: Fleet, held: Held) {
-    while fleet.running(tokio::time::sleep(RENEW)).await {
+async fn renew_loop(worker: Worker, held: Held) {
+    while worker.running(tokio::time::sleep(RENEW)).await {
         let claims: Vec<(Uuid, i64)> = held
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -104,7 +109,7 @@ async fn renew_loop(fleet: Fleet, held: Held) {
             .map(|(id, epoch)| (*id, *epoch))
             .collect();
         if !claims.is_empty()
-            && let Err(error) = journal::renew(&fleet.app.db, &claims).await
+            && let Err(error) = journal::renew(&worker.app.db, &claims).await
         {
             tracing::warn!(%error, "the leases of workflows were not renewed");
         }

@@ -27,6 +27,7 @@ pub struct Config {
     pub postgres_bin_dir: Option<PathBuf>,
     pub state_dir: PathBuf,
     pub keys_dir: PathBuf,
+    pub role_identity: Option<PathBuf>,
     pub images_dir: PathBuf,
     pub listen_public: SocketAddr,
     pub public_cert_file: Option<PathBuf>,

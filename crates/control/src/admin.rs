@@ -1,8 +1,11 @@
 //! What the person at the server's own keyboard can do: make the keys, make the first administrator.
 
-use base::App;
-use base::auth::{NewToken, admin_token, bootstrap_admin};
-use fleet::trust;
+use std::path::Path;
+
+use base::auth::{NewToken, Role, admin_token, bootstrap_admin};
+use base::{Actor, App};
+use fleet::{Fleet, apart, certificate, trust};
+use tokio_util::sync::CancellationToken;
 
 /// `gpuaasd trust init`.
 pub async fn trust_init(app: &App) -> anyhow::Result<String> {
@@ -32,6 +35,41 @@ pub async fn bootstrap(app: &App, name: &str) -> anyhow::Result<String> {
 pub async fn token(app: &App, name: &str) -> anyhow::Result<String> {
     let token = admin_token(&app.db, name).await?;
     Ok(shown(app, name, &token))
+}
+
+/// `gpuaasd admin role ROLE`: where the keys are, for a process that will run elsewhere without them. Audited.
+pub async fn role(app: &App, role: Role, instance: &str, out: &Path) -> anyhow::Result<String> {
+    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    let short = (1..=40).contains(&instance.len());
+    anyhow::ensure!(
+        short && instance.chars().all(plain),
+        "an instance is named by up to 40 of a-z, 0-9 and -"
+    );
+    anyhow::ensure!(
+        !matches!(role, Role::Node | Role::Api),
+        "{role} does not run apart: a node is enrolled, and the api is where the keys are"
+    );
+    let fleet = Fleet::open(app.clone(), CancellationToken::new()).await?;
+    let papers = apart::grant(&fleet, role, instance).await?;
+    papers.write_new(out)?;
+    Ok(format!(
+        "{file} lets {role} \"{instance}\" in until {until}.\nMove it to its host, and set there: role_identity = \"/path/of/it\"\nIt renews itself from its first start on, with a key that never leaves its host.\n",
+        file = out.display(),
+        until = papers.not_after,
+    ))
+}
+
+/// `gpuaasd admin end-role ROLE`. Audited.
+pub async fn end_role(app: &App, role: Role) -> anyhow::Result<String> {
+    let actor = Actor::system("console");
+    let mut change = app.db.change(&actor, "certificate.end_role", app.installation).await?;
+    let ended = certificate::end_role(&mut change, role)
+        .await
+        .map_err(|error| anyhow::anyhow!("{}: {}", error.code, error.message))?;
+    change.commit().await?;
+    Ok(format!(
+        "{ended} certificates of {role} were ended; live connections end within seconds\n"
+    ))
 }
 
 fn shown(app: &App, name: &str, token: &NewToken) -> String {

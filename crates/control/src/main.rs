@@ -84,6 +84,24 @@ enum Admin {
         #[command(flatten)]
         flags: Flags,
     },
+    /// Write the papers of a process that runs apart from the api: they hold for a day, and it renews them itself
+    Role {
+        role: base::auth::Role,
+        /// What this process is called, where there are several
+        #[arg(long, default_value = "one")]
+        instance: String,
+        /// A new file, for the host that it will run on
+        #[arg(long)]
+        out: std::path::PathBuf,
+        #[command(flatten)]
+        flags: Flags,
+    },
+    /// End every certificate of a role, at once
+    EndRole {
+        role: base::auth::Role,
+        #[command(flatten)]
+        flags: Flags,
+    },
     /// Make a new token for an administrator, or a new administrator: the way back in, on the server only
     Token {
         name: String,
@@ -128,6 +146,15 @@ async fn dispatch(command: Command) -> anyhow::Result<()> {
         }
         Command::Admin(Admin::Token { name, flags }) => {
             one_shot(flags, async |app| admin::token(app, &name).await).await
+        }
+        Command::Admin(Admin::Role {
+            role,
+            instance,
+            out,
+            flags,
+        }) => one_shot(flags, async |app| admin::role(app, role, &instance, &out).await).await,
+        Command::Admin(Admin::EndRole { role, flags }) => {
+            one_shot(flags, async |app| admin::end_role(app, role).await).await
         }
         Command::Config { flags } => {
             for line in flags.resolve()?.explain() {

@@ -7,6 +7,7 @@ use std::sync::{Arc, RwLock};
 use base::App;
 use base::config::Config;
 
+pub mod apart;
 pub mod certificate;
 mod clone;
 pub mod dispatch;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use axum::extract::{FromRequestParts, Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use axum::{Json, Router};
+use axum::{Extension, Json, Router};
 use base::auth::Role;
 use base::http::{
     Access, Answer, ApiError, Body, Params, Peer, Route, Routes, Search, Subject, correlation_id, later, settle,
@@ -19,8 +19,8 @@ use model::dsse::Envelope;
 use model::id::{NodeId, SessionId, TaskId};
 use model::node_api::{
     CertificateAnswer, CertificateRequest, EnrolAnswer, EnrolRequest, HeartbeatAnswer, HeartbeatRequest, NodeProbe,
-    PingAnswer, ResultAnswer, ResultRequest, SessionAnswer, SessionRequest, TaskAnswer, TaskRequest, WaitAnswer,
-    header,
+    PingAnswer, ResultAnswer, ResultRequest, RoleCertificateAnswer, RoleCertificateRequest, SessionAnswer,
+    SessionRequest, TaskAnswer, TaskRequest, WaitAnswer, header,
 };
 use model::signal::Code;
 use model::task::Task;
@@ -42,8 +42,25 @@ const NODE: Access = Access::Roles(&[Role::Node]);
 /// Who may ask for tasks: those that run workflows. Each still needs an intent for each task.
 const WORKERS: Access = Access::Roles(&[Role::ProvisioningWorker, Role::AppRuntimeWorker, Role::BillingWorker]);
 
+/// Every process of ours that runs apart; nodes renew elsewhere, with more proof.
+const APART: Access = Access::Roles(&[
+    Role::TerminalGateway,
+    Role::NodeLogGateway,
+    Role::ProvisioningWorker,
+    Role::BillingWorker,
+    Role::WebhookWorker,
+    Role::AppRuntimeWorker,
+    Role::OutboxRelay,
+    Role::NotificationRelay,
+    Role::SlurmController,
+    Role::Rke2Controller,
+    Role::VettingOrchestrator,
+]);
+
 /// How long before the end of its certificate a wait is over.
 const BEFORE_END_MS: i64 = 250;
+/// When we stop, those who wait are sent away over this long.
+const LEAVE_WITHIN_MS: u64 = 5000;
 
 /// Behind mutual TLS.
 pub fn node_routes() -> Routes<Fleet> {
@@ -111,6 +128,10 @@ pub fn node_routes() -> Routes<Fleet> {
             .takes::<TaskRequest>()
             .answers_with::<TaskAnswer>(StatusCode::ACCEPTED)
             .fails(&[Code::IntentMissing, Code::IntentWithdrawn, Code::NodeQueueFull]),
+        Route::post("/internal/v1/certificate", APART, post_role_certificate)
+            .summary("Another day for a process of ours, in the name that it shows")
+            .takes::<RoleCertificateRequest>()
+            .answers::<RoleCertificateAnswer>(),
     ])
 }
 
@@ -364,7 +385,7 @@ async fn hold(fleet: Fleet, held: Held) -> Answer<Response> {
             () = &mut over => return Ok(StatusCode::NO_CONTENT.into_response()),
             () = fleet.stop.cancelled() => {
                 // Everybody will come back to another process: not all in the same moment.
-                let left_ms = rand::random_range(0..=fleet.limits.hold_ms / 4);
+                let left_ms = rand::random_range(0..=(fleet.limits.hold_ms / 4).min(LEAVE_WITHIN_MS));
                 over.as_mut().reset(Instant::now() + Duration::from_millis(left_ms));
                 over.await;
                 return Ok(StatusCode::NO_CONTENT.into_response());
@@ -522,6 +543,17 @@ async fn post_task(
             Err(error)
         }
     }
+}
+
+async fn post_role_certificate(
+    State(fleet): State<Fleet>,
+    Extension(peer): Extension<Peer>,
+    actor: Actor,
+    Body(request): Body<RoleCertificateRequest>,
+) -> Answer<Json<RoleCertificateAnswer>> {
+    certificate::renew_role(&fleet, &actor, &peer, &request.csr_pem)
+        .await
+        .map(Json)
 }
 
 async fn post_enrol(State(fleet): State<Fleet>, Body(request): Body<EnrolRequest>) -> Answer<Json<EnrolAnswer>> {

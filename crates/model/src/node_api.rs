@@ -291,6 +291,23 @@ pub struct TaskAnswer {
     pub task_id: TaskId,
 }
 
+/// `POST /internal/v1/certificate`: a process of ours renews its own. Who it is comes from the one that it shows.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RoleCertificateRequest {
+    pub csr_pem: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RoleCertificateAnswer {
+    /// PEM, leaf first.
+    pub chain: String,
+    /// PEM, every CA that a server of ours may present.
+    pub authorities: String,
+    pub not_after: Timestamp,
+}
+
 /// Every error, on every listener, in the one shape.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct ErrorAnswer {

@@ -38,7 +38,7 @@ pub(super) async fn switch(fleet: &Fleet, principal: &Principal, id: AllocationI
         Action::Reboot | Action::Start => "running",
         Action::Stop => "off",
     };
-    if let Some(open) = later::under_way(fleet, &row).await? {
+    if let Some(open) = later::under_way(&fleet.app, &row).await? {
         if row.power_wanted.as_deref() == Some(power) {
             return Ok(open);
         }

@@ -5,36 +5,36 @@ use std::time::Duration;
 use base::Actor;
 use base::http::Answer;
 use base::idempotency;
-use fleet::Fleet;
 use model::id::AllocationId;
 use model::signal::Code;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
 use crate::allocation::{moves, store, verbs};
+use crate::worker::Worker;
 
 const EVERY: Duration = Duration::from_millis(1000);
 const AT_ONCE: i64 = 100;
 
-pub(super) async fn run(fleet: Fleet) {
-    while fleet.running(tokio::time::sleep(EVERY)).await {
+pub(super) async fn run(worker: Worker) {
+    while worker.running(tokio::time::sleep(EVERY)).await {
         for (what, done) in [
-            ("late allocations", late(&fleet).await),
-            ("expired allocations", expired(&fleet).await),
+            ("late allocations", late(&worker).await),
+            ("expired allocations", expired(&worker).await),
         ] {
             if let Err(error) = done {
                 tracing::warn!(code = %error.code, what, "not looked after");
             }
         }
-        if let Err(error) = idempotency::prune(&fleet.app.db).await {
+        if let Err(error) = idempotency::prune(&worker.app.db).await {
             tracing::warn!(%error, "old idempotency keys stay");
         }
     }
 }
 
 /// Past their deadline, or with a workflow that cannot go on.
-async fn late(fleet: &Fleet) -> Answer<()> {
-    let now = OffsetDateTime::from(fleet.app.clock.now());
+async fn late(worker: &Worker) -> Answer<()> {
+    let now = OffsetDateTime::from(worker.app.clock.now());
     let ids: Vec<(Uuid, Option<String>, Option<String>)> = sqlx::query_as(
         "select a.id, w.error -> 'error' ->> 'code', w.error ->> 'at'
          from allocation a left join workflow w on w.allocation_id = a.id and w.state = 'stuck'
@@ -42,11 +42,11 @@ async fn late(fleet: &Fleet) -> Answer<()> {
     )
     .bind(now)
     .bind(AT_ONCE)
-    .fetch_all(fleet.app.db.read())
+    .fetch_all(worker.app.db.read())
     .await?;
     for (id, code, at_step) in ids {
         let id = AllocationId::from(id);
-        let mut change = fleet
+        let mut change = worker
             .app
             .db
             .change(&Actor::system("deadlines"), "allocation.stuck", id)
@@ -66,17 +66,17 @@ async fn late(fleet: &Fleet) -> Answer<()> {
 }
 
 /// Those whose time is over end as if their tenant had released them.
-async fn expired(fleet: &Fleet) -> Answer<()> {
-    let now = OffsetDateTime::from(fleet.app.clock.now());
+async fn expired(worker: &Worker) -> Answer<()> {
+    let now = OffsetDateTime::from(worker.app.clock.now());
     let ids: Vec<Uuid> = sqlx::query_scalar(
         "select id from allocation where state = 'active' and ends_at < $1 order by ends_at limit $2",
     )
     .bind(now)
     .bind(AT_ONCE)
-    .fetch_all(fleet.app.db.read())
+    .fetch_all(worker.app.db.read())
     .await?;
     for id in ids.into_iter().map(AllocationId::from) {
-        let mut change = fleet
+        let mut change = worker
             .app
             .db
             .change(&Actor::system("deadlines"), "allocation.release", id)

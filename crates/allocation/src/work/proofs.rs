@@ -3,7 +3,6 @@
 
 use std::time::Duration;
 
-use fleet::Fleet;
 use fleet::held::of_nodes;
 use model::held::HeldPower;
 use model::id::AllocationId;
@@ -11,21 +10,22 @@ use model::time::Timestamp;
 use uuid::Uuid;
 
 use crate::allocation::{store, usage};
+use crate::worker::Worker;
 
 const EVERY: Duration = Duration::from_secs(5);
 /// Nodes that are looked at together.
 const AT_ONCE: usize = 200;
 
-pub(super) async fn run(fleet: Fleet) {
-    while fleet.running(tokio::time::sleep(EVERY)).await {
-        if let Err(error) = pass(&fleet).await {
+pub(super) async fn run(worker: Worker) {
+    while worker.running(tokio::time::sleep(EVERY)).await {
+        if let Err(error) = pass(&worker).await {
             tracing::warn!(%error, "used time stays unproven");
         }
     }
 }
 
-async fn pass(fleet: &Fleet) -> sqlx::Result<()> {
-    let pool = fleet.app.db.bookkeeping();
+async fn pass(worker: &Worker) -> sqlx::Result<()> {
+    let pool = worker.app.db.bookkeeping();
     store::switched(pool).await?;
     let unproven: Vec<(Uuid, Uuid)> = sqlx::query_as(
         "select a.node_id, a.id from usage_span s join allocation a on a.id = s.allocation_id

@@ -3,13 +3,15 @@
 
 use base::http::{Answer, ApiError};
 use base::{Actor, ActorKind, Change};
+use fleet::intent;
 use fleet::machine;
 use fleet::slot::lease;
 use fleet::task::{Ask, Cover, TaskRow, enqueue, store as tasks};
-use fleet::{Fleet, intent};
 use model::api::SkuKind;
-use model::id::AllocationId;
+use model::digest::Sha256;
+use model::id::{AllocationId, OpId};
 use model::intent::Wish;
+use model::node_api::TaskRequest;
 use model::signal::Code;
 use model::state::{AllocationState, SlotState};
 use model::task::{Task, TaskType, deprovision_user, provision_user, vm_provision, vm_release};
@@ -22,6 +24,7 @@ use super::{Fail, Why};
 use crate::allocation::later;
 use crate::allocation::moves::{self, Because};
 use crate::allocation::store::{self, AllocationRow, op};
+use crate::worker::{Desk, Worker};
 
 /// How long an allocation waits for a node that is not ready or has no room.
 const NODE_PATIENCE_MS: i64 = 600_000;
@@ -30,7 +33,7 @@ const PAUSE_MS: i64 = 2_000;
 
 #[derive(Clone)]
 pub struct Platform {
-    fleet: Fleet,
+    worker: Worker,
     id: AllocationId,
 }
 
@@ -41,12 +44,12 @@ fn passing(error: ApiError) -> Fail {
 }
 
 impl Platform {
-    pub fn new(fleet: Fleet, id: AllocationId) -> Self {
-        Self { fleet, id }
+    pub fn new(worker: Worker, id: AllocationId) -> Self {
+        Self { worker, id }
     }
 
     async fn row(&self) -> Answer<AllocationRow> {
-        let row = store::get(self.fleet.app.db.bookkeeping(), self.id).await?;
+        let row = store::get(self.worker.app.db.bookkeeping(), self.id).await?;
         row.ok_or_else(|| Code::NotFound.into())
     }
 
@@ -54,12 +57,12 @@ impl Platform {
     async fn change(&self, action: &'static str) -> Answer<Change> {
         let row = self.row().await?;
         let actor = Actor::new(ActorKind::System, "provisioning-worker", row.correlation_id);
-        Ok(self.fleet.app.db.change(&actor, action, self.id).await?)
+        Ok(self.worker.app.db.change(&actor, action, self.id).await?)
     }
 
     async fn seen(&self) -> Answer<Seen> {
         let row = self.row().await?;
-        let db = self.fleet.app.db.bookkeeping();
+        let db = self.worker.app.db.bookkeeping();
         let kind = row.kind()?;
         let [makes, takes_away] = store::work_of(kind);
         let tasks = tasks::of_ops(db, &[op(self.id, makes).uuid(), op(self.id, takes_away).uuid()]).await?;
@@ -89,7 +92,7 @@ impl Platform {
             "select s.state from lease l join slot s on s.id = l.slot_id where l.allocation_id = $1 and l.ended_at is null",
         )
         .bind(self.id.uuid())
-        .fetch_all(self.fleet.app.db.bookkeeping())
+        .fetch_all(self.worker.app.db.bookkeeping())
         .await?;
         Ok(match held.as_slice() {
             [] => Holds::Nothing,
@@ -148,7 +151,7 @@ impl Platform {
         }
         let task = task_of(self.id, work, store::wish(&mut change, &row).await?)?;
         // An account that is being made once more would be there again after its absence was proved.
-        if task.task_type() == TaskType::DeprovisionUser && later::under_way(&self.fleet, &row).await?.is_some() {
+        if task.task_type() == TaskType::DeprovisionUser && later::under_way(&self.worker.app, &row).await?.is_some() {
             return Err(ApiError::new(Code::StateConflict).message("what was asked for before has not ended"));
         }
         if task.task_type() == TaskType::ProvisionUser {
@@ -163,8 +166,22 @@ impl Platform {
             task,
             cover,
         };
-        enqueue(&self.fleet, &mut change, &ask).await?;
-        Ok(change.commit().await?)
+        match &self.worker.desk {
+            Desk::Here(fleet) => {
+                enqueue(fleet, &mut change, &ask).await?;
+                Ok(change.commit().await?)
+            }
+            Desk::Api(api) => {
+                // What is begun before is found again if nobody answers: without its task it counts as promised only.
+                change.commit().await?;
+                api.ask(
+                    &asked_for(&ask, row.intent()?, row.op(ask.task.task_type())),
+                    row.correlation_id,
+                )
+                .await
+                .map(drop)
+            }
+        }
     }
 
     /// The node does not take it now: said once, and tried again until patience ends.
@@ -215,6 +232,18 @@ impl Platform {
         lease::unreserve(&mut change, self.id).await?;
         machine::unreserve(&mut change, self.id).await?;
         Ok(change.commit().await?)
+    }
+}
+
+fn asked_for(ask: &Ask, intent_sha256: Sha256, op_id: OpId) -> TaskRequest {
+    let spec = ask.task.task_type().spec();
+    TaskRequest {
+        op_id,
+        intent_sha256,
+        node_id: ask.node,
+        task_type: spec.name.to_owned(),
+        type_version: spec.version,
+        params: ask.task.params(),
     }
 }
 
@@ -278,7 +307,9 @@ impl Ground for Platform {
     async fn ask(&self, work: Work) -> Result<(), Fail> {
         match self.asked(work).await {
             Ok(()) => Ok(()),
-            Err(error) if error.code == Code::DatabaseUnavailable => Err(passing(error)),
+            Err(error) if matches!(error.code, Code::DatabaseUnavailable | Code::ServerUnreachable) => {
+                Err(passing(error))
+            }
             Err(error) => Err(self.refused(work, error).await.unwrap_or_else(passing)),
         }
     }

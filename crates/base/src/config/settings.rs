@@ -51,6 +51,7 @@ settings! {
     postgres_bin_dir     Kind::Path,    "", "Where postgres, initdb and pg_ctl lie [default: found on PATH, then in /usr/lib/postgresql]";
     state_dir            Kind::Path,    "/var/lib/gpuaas", "Where this process keeps what must survive a restart";
     keys_dir             Kind::Path,    "", "Where private keys lie [default: <state_dir>/keys]";
+    role_identity        Kind::Path,    "", "What `gpuaasd admin role` wrote for this process, which then holds no signing keys and asks the api instead. Unset: the keys are here";
     images_dir           Kind::Path,    "", "Where the files of listed images lie, from which nodes fetch them [default: <state_dir>/images]";
     listen_public        Kind::Address, "127.0.0.1:8080", "Public API and console";
     public_cert_file     Kind::Path,    "", "Certificate chain (PEM) of the public listener; without one it speaks plain HTTP, on loopback only";

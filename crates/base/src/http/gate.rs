@@ -130,11 +130,11 @@ async fn refuse(gate: &Gate, actor: &Actor, code: Code) -> sqlx::Result<()> {
 
 impl Peer {
     pub fn actor(&self, address: Option<IpAddr>) -> Actor {
-        let kind = match self.role {
-            Role::Node => ActorKind::Node,
-            _ => ActorKind::Role,
+        let (kind, id) = match self.role {
+            Role::Node => (ActorKind::Node, self.id.clone()),
+            role => (ActorKind::Role, format!("{role}/{}", self.id)),
         };
-        Actor::new(kind, &self.id, correlation_id()).at(address)
+        Actor::new(kind, &id, correlation_id()).at(address)
     }
 }
 

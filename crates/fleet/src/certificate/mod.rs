@@ -9,4 +9,5 @@ pub mod store;
 
 pub use ca::{Ca, CaError, Issued, ServerIdentity};
 pub(crate) use renew::{refused, renew};
-pub use role::issue_role;
+pub(crate) use role::renew_role;
+pub use role::{end_role, issue_role};

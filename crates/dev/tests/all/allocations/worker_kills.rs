@@ -1,10 +1,8 @@
 //! A worker dies at every write of its journal: once after the write has landed without its hearing of it, once before.
-//! Another takes up what it had, and what comes of it is the same as if nobody had died.
-
-use std::path::Path;
+//! Another takes up what it had, and what comes of it is the same as if nobody had died. It has no keys and asks the api,
+//! so what is asked for twice crosses the network twice.
 
 use dev::children::Kept;
-use dev::replica::Settings;
 use model::task::TaskType;
 use sqlx::{Connection, PgConnection};
 
@@ -30,17 +28,6 @@ const HOLD: &str = "
     end $$;
     create trigger hold_write before insert on workflow_step for each row execute function hold_write();
     grant select, insert on held_write to gpuaas_app;";
-
-fn settings(market: &Market) -> Settings {
-    let text = |value: &str| format!("{value:?}");
-    let path = |path: &Path| text(&path.display().to_string());
-    vec![
-        ("database_url", text(&market.town.db.app_url())),
-        ("keys_dir", path(&market.town.dir().join("keys"))),
-        ("node_url", text(&market.town.platform.node_url)),
-        ("enrol_url", text(&market.town.platform.enrol_url)),
-    ]
-}
 
 async fn connect(market: &Market) -> PgConnection {
     let url = market.town.db.owner_url();
@@ -150,8 +137,7 @@ async fn a_worker_may_die_at_every_write_of_its_journal() {
         .execute(&mut owner)
         .await
         .expect("the gate is built");
-    let dir = market.town.dir().join("worker");
-    let mut worker = dev::worker::start(Path::new(EXE), &dir, &settings(&market)).expect("a worker");
+    let mut worker = apart::worker(&market, "given.json").await;
     killed(&market, &worker, true).await;
     killed(&market, &worker, false).await;
     tokio::task::spawn_blocking(move || worker.stop()).await.expect("stops");
