@@ -1,11 +1,67 @@
 //! What the person at the server's own keyboard can do: make the keys, make the first administrator.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use base::auth::{NewToken, Role, admin_token, bootstrap_admin};
+use base::config::Flags;
 use base::{Actor, App};
+use clap::Subcommand;
 use fleet::{Fleet, apart, certificate, trust};
 use tokio_util::sync::CancellationToken;
+
+use crate::process::one_shot;
+
+/// `gpuaasd admin …`.
+#[derive(Subcommand)]
+pub enum Asked {
+    /// Make the first administrator and print their token, once
+    Bootstrap {
+        /// The name under which the audit log will know them
+        name: String,
+        #[command(flatten)]
+        flags: Flags,
+    },
+    /// Write the papers of a process that runs apart from the api: they hold for a day, and it renews them itself
+    Role {
+        role: Role,
+        /// What this process is called, where there are several
+        #[arg(long, default_value = "one")]
+        instance: String,
+        /// A new file, for the host that it will run on
+        #[arg(long)]
+        out: PathBuf,
+        #[command(flatten)]
+        flags: Flags,
+    },
+    /// End every certificate of a role, at once
+    EndRole {
+        role: Role,
+        #[command(flatten)]
+        flags: Flags,
+    },
+    /// Make a new token for an administrator, or a new administrator: the way back in, on the server only
+    Token {
+        name: String,
+        #[command(flatten)]
+        flags: Flags,
+    },
+}
+
+impl Asked {
+    pub async fn run(self) -> anyhow::Result<()> {
+        match self {
+            Self::Bootstrap { name, flags } => one_shot(flags, async |app| bootstrap(app, &name).await).await,
+            Self::Token { name, flags } => one_shot(flags, async |app| token(app, &name).await).await,
+            Self::Role {
+                role,
+                instance,
+                out,
+                flags,
+            } => one_shot(flags, async |app| let_in(app, role, &instance, &out).await).await,
+            Self::EndRole { role, flags } => one_shot(flags, async |app| end_role(app, role).await).await,
+        }
+    }
+}
 
 /// `gpuaasd trust init`.
 pub async fn trust_init(app: &App) -> anyhow::Result<String> {
@@ -38,7 +94,7 @@ pub async fn token(app: &App, name: &str) -> anyhow::Result<String> {
 }
 
 /// `gpuaasd admin role ROLE`: where the keys are, for a process that will run elsewhere without them. Audited.
-pub async fn role(app: &App, role: Role, instance: &str, out: &Path) -> anyhow::Result<String> {
+async fn let_in(app: &App, role: Role, instance: &str, out: &Path) -> anyhow::Result<String> {
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     let short = (1..=40).contains(&instance.len());
     anyhow::ensure!(
@@ -60,7 +116,7 @@ pub async fn role(app: &App, role: Role, instance: &str, out: &Path) -> anyhow::
 }
 
 /// `gpuaasd admin end-role ROLE`. Audited.
-pub async fn end_role(app: &App, role: Role) -> anyhow::Result<String> {
+async fn end_role(app: &App, role: Role) -> anyhow::Result<String> {
     let actor = Actor::system("console");
     let mut change = app.db.change(&actor, "certificate.end_role", app.installation).await?;
     let ended = certificate::end_role(&mut change, role)

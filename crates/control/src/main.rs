@@ -37,7 +37,7 @@ enum Command {
     Trust(Trust),
     /// People who run the platform
     #[command(subcommand)]
-    Admin(Admin),
+    Admin(admin::Asked),
     /// Show every setting, its value and where it came from
     Config {
         #[command(flatten)]
@@ -75,41 +75,6 @@ enum Trust {
     Delegate(Box<offline::Delegate>),
 }
 
-#[derive(Subcommand)]
-enum Admin {
-    /// Make the first administrator and print their token, once
-    Bootstrap {
-        /// The name under which the audit log will know them
-        name: String,
-        #[command(flatten)]
-        flags: Flags,
-    },
-    /// Write the papers of a process that runs apart from the api: they hold for a day, and it renews them itself
-    Role {
-        role: base::auth::Role,
-        /// What this process is called, where there are several
-        #[arg(long, default_value = "one")]
-        instance: String,
-        /// A new file, for the host that it will run on
-        #[arg(long)]
-        out: std::path::PathBuf,
-        #[command(flatten)]
-        flags: Flags,
-    },
-    /// End every certificate of a role, at once
-    EndRole {
-        role: base::auth::Role,
-        #[command(flatten)]
-        flags: Flags,
-    },
-    /// Make a new token for an administrator, or a new administrator: the way back in, on the server only
-    Token {
-        name: String,
-        #[command(flatten)]
-        flags: Flags,
-    },
-}
-
 fn main() -> ExitCode {
     let cli = Cli::parse();
     if let Err(error) = base::cores::forbid() {
@@ -141,21 +106,7 @@ async fn dispatch(command: Command) -> anyhow::Result<()> {
         Command::Trust(Trust::ManifestKey { flags }) => offline::manifest_key(&flags.resolve()?),
         Command::Trust(Trust::RootKey { file } | Trust::CatalogueKey { file }) => offline::new_key(&file),
         Command::Trust(Trust::Delegate(delegate)) => delegate.run(),
-        Command::Admin(Admin::Bootstrap { name, flags }) => {
-            one_shot(flags, async |app| admin::bootstrap(app, &name).await).await
-        }
-        Command::Admin(Admin::Token { name, flags }) => {
-            one_shot(flags, async |app| admin::token(app, &name).await).await
-        }
-        Command::Admin(Admin::Role {
-            role,
-            instance,
-            out,
-            flags,
-        }) => one_shot(flags, async |app| admin::role(app, role, &instance, &out).await).await,
-        Command::Admin(Admin::EndRole { role, flags }) => {
-            one_shot(flags, async |app| admin::end_role(app, role).await).await
-        }
+        Command::Admin(asked) => asked.run().await,
         Command::Config { flags } => {
             for line in flags.resolve()?.explain() {
                 println!("{:24} {:32} {}", line.name, line.value, line.origin);
