@@ -51,6 +51,21 @@ async fn stop(worker: Kept) {
     tokio::task::spawn_blocking(move || worker.stop()).await.expect("stops");
 }
 
+/// The worker asked, and one id leads from the wish to the act.
+async fn in_its_name(market: &Market, id: AllocationId, task_type: TaskType) {
+    let op = model::id::derive_op(id, task_type.as_str(), 1);
+    let asked: (String, uuid::Uuid, uuid::Uuid) = sqlx::query_as(
+        "select t.actor_ref, t.correlation_id, a.correlation_id from task t, allocation a where t.op_id = $1 and a.id = $2",
+    )
+    .bind(op.uuid())
+    .bind(id.uuid())
+    .fetch_one(market.town.platform.apps[0].db.read())
+    .await
+    .expect("one task");
+    assert_eq!(asked.0, "role:provisioning-worker/one");
+    assert_eq!(asked.1, asked.2);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_worker_without_keys_asks_for_tasks_in_its_own_name() {
     let market = Market::open().await;
@@ -58,25 +73,11 @@ async fn a_worker_without_keys_asks_for_tasks_in_its_own_name() {
     let running = worker(&market, "given.json").await;
     let made = market.rents("one").await;
     market.until(made.id, AllocationState::Active).await;
+    in_its_name(&market, made.id, TaskType::VmProvision).await;
     market.verb(made.id, "release").await;
     market.until(made.id, AllocationState::Released).await;
+    in_its_name(&market, made.id, TaskType::VmRelease).await;
     assert!(!home(&market).join("keys").exists(), "it never had a key directory");
-    for task_type in [TaskType::VmProvision, TaskType::VmRelease] {
-        let op = model::id::derive_op(made.id, task_type.as_str(), 1);
-        let (actor, correlation): (String, uuid::Uuid) =
-            sqlx::query_as("select actor_ref, correlation_id from task where op_id = $1")
-                .bind(op.uuid())
-                .fetch_one(market.town.platform.apps[0].db.read())
-                .await
-                .expect("one task");
-        assert_eq!(actor, "role:provisioning-worker/one");
-        let wished: uuid::Uuid = sqlx::query_scalar("select correlation_id from allocation where id = $1")
-            .bind(made.id.uuid())
-            .fetch_one(market.town.platform.apps[0].db.read())
-            .await
-            .expect("the allocation");
-        assert_eq!(correlation, wished, "one id from the wish to the act");
-    }
     // The key that travelled was used once, to ask for another.
     let kept = home(&market).join("provisioning-worker.one.json");
     let (given, renewed) = (read(&home(&market).join("given.json")), read(&kept));
