@@ -226,7 +226,11 @@ async fn tokens_audit_and_exit_codes_are_what_scripts_rely_on() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_task_is_cancelled_by_hand() {
-    let town = Town::tuned(EXE, |config| config.probe_every_s = 1_000_000).await;
+    let town = Town::tuned(EXE, |config| {
+        config.wait_hold_s = 2;
+        config.probe_every_s = 1_000_000;
+    });
+    let town = town.await;
     let node = Puppet::ready(&town, "slow").await;
     let ada = Operator::new(&town);
     let asked = ada.does("node probe slow --no-wait -o json").await.json();
