@@ -44,21 +44,28 @@ pub async fn reserve(change: &mut Change, allocation: AllocationId, wanted: &Wan
     .bind(i64::from(wanted.count))
     .fetch_all(change.conn())
     .await?;
+    sqlx::query("savepoint nothing_found").execute(change.conn()).await?;
     while let Some(row) = node::store::lock_first(change, &nodes).await? {
         if let Some(slots) = reserve_of(change, allocation, &row, wanted).await? {
             return Ok(slots);
         }
         nodes.retain(|id| *id != row.id().uuid());
+        let_go(change).await?;
     }
-    // Everybody waits in the same order.
-    nodes.sort_unstable();
     for id in nodes {
         if let Some(slots) = reserve_on(change, allocation, id.into(), wanted).await? {
             return Ok(slots);
         }
+        let_go(change).await?;
     }
     let what = format!("no ready node has {} free slots that fit", wanted.count);
     Err(ApiError::new(Code::SlotUnavailable).message(what))
+}
+
+/// A node that has nothing for us is not held while we wait for another: somebody who has that one may want this.
+async fn let_go(change: &mut Change) -> sqlx::Result<()> {
+    let undone = sqlx::query("rollback to savepoint nothing_found").execute(change.conn());
+    undone.await.map(drop)
 }
 
 /// The same on one node; none if it has fewer by now.

@@ -4,6 +4,8 @@
 use std::collections::HashMap;
 use std::sync::Mutex;
 
+use base::testing::eventually;
+use fleet::slot::lease;
 use model::id::AllocationId;
 
 use super::renter::Renter;
@@ -59,5 +61,50 @@ async fn a_thousand_reservations_of_eight_slots_never_meet() {
     assert_eq!(open, 0, "of {leases} leases");
     assert!(leases >= i64::from(given));
     assert_eq!(states(&slots(&town, puppet.id()).await), [SlotState::Free; 8]);
+    town.end().await;
+}
+
+/// Two who wait for each other's nodes would wait for ever: whoever finds a node empty lets go of it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_had_nothing_is_not_held() {
+    let town = town().await;
+    let puppet = Puppet::of_slices(&town, "a").await;
+    let all = puppet.in_service(&town).await.len() as u32;
+    let fleet = town.fleet().await;
+    let wanted = |count| lease::Wanted {
+        count,
+        ..lease::Wanted::default()
+    };
+    let (first, second) = (Renter::new(&fleet), Renter::new(&fleet));
+    let mut taken = first.change("allocation.create").await;
+    let slots = lease::reserve(&mut taken, first.allocation, &wanted(all)).await;
+    assert_eq!(slots.expect("all of them").len() as u32, all);
+    let mut looked = second.change("allocation.create").await;
+    let looking = async {
+        lease::reserve(&mut looked, second.allocation, &wanted(1))
+            .await
+            .map(drop)
+    };
+    let committing = async {
+        eventually("somebody waits for the node", async || {
+            let waiting: i64 = sqlx::query_scalar(
+                "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'",
+            )
+            .fetch_one(fleet.app.db.read())
+            .await
+            .expect("a count");
+            (waiting == 1).then_some(()).ok_or(waiting)
+        })
+        .await;
+        taken.commit().await.expect("commits");
+    };
+    let (found, ()) = tokio::join!(looking, committing);
+    assert_eq!(found.expect_err("nothing is left").code, Code::SlotUnavailable);
+    sqlx::query("select from node where id = $1 for update nowait")
+        .bind(puppet.id().uuid())
+        .fetch_one(fleet.app.db.bookkeeping())
+        .await
+        .expect("nobody holds it, though the change is still open");
+    looked.rollback().await.expect("rolled back");
     town.end().await;
 }

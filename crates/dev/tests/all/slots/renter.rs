@@ -34,7 +34,7 @@ impl Renter {
         }
     }
 
-    async fn change(&self, action: &'static str) -> base::Change {
+    pub(super) async fn change(&self, action: &'static str) -> base::Change {
         let actor = Actor::system("renter");
         let change = self.fleet.app.db.change(&actor, action, self.allocation).await;
         change.expect("a change")
