@@ -25,7 +25,7 @@ pub(super) struct Bare {
 impl Bare {
     pub(super) fn new(transactions: Vec<Transaction>) -> Self {
         let mut names = BTreeMap::new();
-        for statement in transactions.iter().flatten() {
+        for statement in transactions.iter().flatten().filter(|one| prepares(one)) {
             let next = format!("s{}", names.len());
             names.entry(statement.sql.clone()).or_insert(next);
         }
@@ -46,7 +46,9 @@ impl Bare {
     }
 
     fn execute(&self, statement: &Statement) -> String {
-        let name = &self.names[&statement.sql];
+        let Some(name) = self.names.get(&statement.sql) else {
+            return statement.sql.clone();
+        };
         let literal = |param: &Option<String>| match param {
             Some(text) => format!("'{}'", text.replace('\'', "''")),
             None => "null".to_owned(),
@@ -128,6 +130,12 @@ impl Bare {
         let rounds = pgbench.once(database, &script, clients).await?;
         Ok(rounds * each as f64)
     }
+}
+
+/// Marks within a transaction are not prepared, and have no parameters.
+fn prepares(statement: &Statement) -> bool {
+    let word = statement.sql.split_whitespace().next().unwrap_or_default();
+    !["savepoint", "rollback", "release"].contains(&word.to_ascii_lowercase().as_str())
 }
 
 type Pool = Arc<Mutex<Vec<PgConnection>>>;

@@ -29,10 +29,11 @@ const NO_LIMITS: &str = "update quota set slots = 1000000, allocations = 1000000
 const TWINS: &str = "
     with twin as (
         insert into node select (jsonb_populate_record(n, jsonb_build_object(
-            'id', gen_random_uuid(), 'name', 'twin-' || i, 'created_at', now()))).*
+            'id', gen_random_uuid(), 'name', 'twin-' || gen_random_uuid(), 'created_at', now()))).*
         from node n, generate_series(1, $2) i where n.id = $1 returning id)
     insert into slot select (jsonb_populate_record(s, jsonb_build_object(
-        'id', gen_random_uuid(), 'node_id', t.id))).* from slot s, twin t where s.node_id = $1";
+        'id', gen_random_uuid(), 'node_id', t.id, 'state', 'free', 'lease_id', null))).*
+    from slot s, twin t where s.node_id = $1";
 
 /// In domains of their own; a machine has 256 slots at most.
 const MORE_SLOTS: &str = "
