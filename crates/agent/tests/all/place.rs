@@ -1,7 +1,9 @@
 //! A directory of one test's own, gone when the test is.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
 pub(crate) struct Place(PathBuf);
 
@@ -24,9 +26,16 @@ impl Place {
 }
 
 impl Drop for Place {
+    /// An agent that has ended may still be looking at its disk, with a file that it removes again.
     fn drop(&mut self) {
-        if let Err(error) = std::fs::remove_dir_all(&self.0) {
+        let patience = Instant::now() + Duration::from_secs(10);
+        while let Err(error) = std::fs::remove_dir_all(&self.0) {
+            if error.kind() == ErrorKind::DirectoryNotEmpty && Instant::now() < patience {
+                std::thread::yield_now();
+                continue;
+            }
             assert!(std::thread::panicking(), "{}: {error}", self.0.display());
+            break;
         }
     }
 }
