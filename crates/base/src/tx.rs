@@ -123,6 +123,11 @@ impl Change {
         &self.actor
     }
 
+    /// Whose request this belongs to, when only a row that the change has locked can tell.
+    pub fn belongs_to(&mut self, correlation_id: Uuid) {
+        self.actor.correlation_id = correlation_id;
+    }
+
     /// An event that everybody hears once this change is committed.
     pub fn event(&mut self, kind: &'static str, subject: impl Into<Target>, data: impl Serialize) -> &mut Self {
         // Data is made of our own types; one that does not serialise is a bug worth seeing in the event itself.

@@ -2,7 +2,7 @@
 //! under the allocation's lock; tasks are signed only under the intent that was stored with the wish.
 
 use base::http::{Answer, ApiError};
-use base::{Actor, ActorKind, Change};
+use base::{Actor, Change};
 use fleet::intent;
 use fleet::machine;
 use fleet::slot::lease;
@@ -53,11 +53,16 @@ impl Platform {
         row.ok_or_else(|| Code::NotFound.into())
     }
 
-    /// In the name of the request that is behind it.
-    async fn change(&self, action: &'static str) -> Answer<Change> {
-        let row = self.row().await?;
-        let actor = Actor::new(ActorKind::System, "provisioning-worker", row.correlation_id);
-        Ok(self.worker.app.db.change(&actor, action, self.id).await?)
+    /// A change with the allocation locked, in the name of the request that is behind it.
+    async fn change(&self, action: &'static str, may_end: bool) -> Answer<(Change, AllocationRow)> {
+        let actor = Actor::system("provisioning-worker");
+        let mut change = self.worker.app.db.change(&actor, action, self.id).await?;
+        let row = match may_end {
+            true => store::lock_to_end(&mut change, self.id).await?,
+            false => store::lock(&mut change, self.id).await?,
+        };
+        change.belongs_to(row.correlation_id);
+        Ok((change, row))
     }
 
     /// All of it asked at once: a step begins with this, and waits for one way to the database instead of three.
@@ -110,12 +115,7 @@ impl Platform {
     }
 
     async fn moved(&self, to: AllocationState, reason: &str, why: &Why) -> Answer<()> {
-        let mut change = self.change("allocation.move").await?;
-        let row = if to.is_end() {
-            store::lock_to_end(&mut change, self.id).await?
-        } else {
-            store::lock(&mut change, self.id).await?
-        };
+        let (mut change, row) = self.change("allocation.move", to.is_end()).await?;
         if !row.state()?.leads_to().contains(&to) {
             return Ok(()); // there already, or somewhere that has to be looked at again
         }
@@ -152,8 +152,7 @@ impl Platform {
     }
 
     async fn asked(&self, work: Work) -> Answer<()> {
-        let mut change = self.change("allocation.ask").await?;
-        let row = store::lock(&mut change, self.id).await?;
+        let (mut change, row) = self.change("allocation.ask", false).await?;
         if work == Work::Provision && row.state()? != AllocationState::Provisioning {
             return Ok(());
         }
@@ -207,8 +206,7 @@ impl Platform {
         if work == Work::Provision && for_good {
             return Ok(Fail::fatal(error.code, error.message));
         }
-        let mut change = self.change("allocation.wait").await?;
-        let row = store::lock(&mut change, self.id).await?;
+        let (mut change, row) = self.change("allocation.wait", false).await?;
         let waited = change.at().since_ms(Timestamp::from(row.state_since));
         if work == Work::Provision && waited > NODE_PATIENCE_MS {
             return Ok(Fail::fatal(Code::AllocationTimedOut, error.message));
@@ -221,8 +219,7 @@ impl Platform {
     }
 
     async fn stopped(&self) -> Answer<()> {
-        let mut change = self.change("task.cancel").await?;
-        store::lock(&mut change, self.id).await?;
+        let (mut change, _) = self.change("task.cancel", false).await?;
         let ops: Vec<Uuid> = store::MAKES.iter().map(|makes| op(self.id, *makes).uuid()).collect();
         let tasks = tasks::of_ops(change.conn(), &ops).await?;
         for task in tasks.iter().filter(|task| task.ended_at.is_none()) {
@@ -235,8 +232,7 @@ impl Platform {
     }
 
     async fn given_back(&self) -> Answer<()> {
-        let mut change = self.change("allocation.give_back").await?;
-        store::lock(&mut change, self.id).await?;
+        let (mut change, _) = self.change("allocation.give_back", false).await?;
         lease::unreserve(&mut change, self.id).await?;
         machine::unreserve(&mut change, self.id).await?;
         Ok(change.commit().await?)
