@@ -7,7 +7,7 @@ fn cells(task_type: TaskType) -> usize {
         TaskType::HealthProbe => 42,
         TaskType::ProvisionUser => 240,
         TaskType::DeprovisionUser => 218,
-        TaskType::VmProvision => 3762,
+        TaskType::VmProvision => 3810,
         TaskType::VmRelease => 597,
         TaskType::VmPower => 98,
         TaskType::TopologyDiscover => 70,

@@ -1,4 +1,5 @@
-//! What a release says of a disk that it could not clean: no word of success, and all that was seen, signed.
+//! What is signed of a slot that was used: everything that was seen of a disk that could not be cleaned, and both proofs,
+//! of the disk and of the devices, however far a provision has come.
 
 use host::pretend::Fault;
 use model::outcome::{Outcome, ResultPayload};
@@ -77,4 +78,31 @@ fn abuse_30_a_wipe_that_did_nothing_is_signed_as_dirty() {
     let proofs = result.proofs.expect("what was seen");
     assert!(proofs.wipe.len() == 1 && proofs.wipe[0].is_clean());
     assert!(place.pretend.snapshot().slicing.leases.is_empty());
+}
+
+#[test]
+fn a_slot_whose_image_could_not_be_written_is_clean_again_with_both_proofs() {
+    let (place, mut agent) = stand();
+    let params = Params {
+        image_trusted: true,
+        ..wish(&place)
+    };
+    let slot = &params.slots[0];
+    let stops = Fault::ImageStops(slot.nvme_device.clone());
+    place
+        .pretend
+        .meddle(|state| assert!(state.hardware.faults.insert(stops)));
+    let task = Task::VmProvision(params.clone());
+    let result = agent.run(&place, &place.house.payload(&task));
+    assert_eq!(result.outcome, Outcome::Failed);
+    assert!(result.detail.expect("why").starts_with("image_write_convert"));
+    let proofs = result.proofs.expect("what was seen");
+    assert!(!proofs.disk_untouched);
+    assert!(proofs.wipe.len() == 1 && proofs.wipe[0].is_clean());
+    // No guest has had them; but whoever gives the slot to the next tenant asks for this proof, too.
+    let mut reset: Vec<_> = proofs.reset.iter().map(|proof| proof.pci_address).collect();
+    let mut devices: Vec<_> = std::iter::once(slot.pci_address).chain(slot.fabric_device).collect();
+    reset.sort_unstable();
+    devices.sort_unstable();
+    assert_eq!(reset, devices);
 }

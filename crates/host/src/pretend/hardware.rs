@@ -68,6 +68,8 @@ pub enum Fault {
     WipeStops(DiskId),
     /// What is written is not what is read.
     Forgets(DiskId),
+    /// An image is written halfway.
+    ImageStops(DiskId),
 }
 
 impl PretendDisk {

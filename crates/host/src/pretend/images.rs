@@ -6,7 +6,7 @@ use std::io::{Read, Seek};
 use model::digest::Hasher;
 use model::signal::Code;
 
-use super::Pretend;
+use super::{Fault, Pretend};
 use crate::error::Doing;
 use crate::{Error, Image, Images, OpenDisk, Result, Source};
 
@@ -89,6 +89,9 @@ impl Images for Pretend {
             }
             if let Some(disk) = state.hardware.disks.get_mut(&by_id) {
                 disk.written.insert(format!("image/{}", image.sha256));
+            }
+            if state.hardware.faults.contains(&Fault::ImageStops(by_id.clone())) {
+                return Err(failed(Code::ImageRefused, image, "an I/O error in the middle"));
             }
             Ok(())
         })

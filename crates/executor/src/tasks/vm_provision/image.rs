@@ -38,7 +38,12 @@ pub(super) fn wipe(p: &mut Provision) -> Result<(), Fail> {
         return Ok(());
     }
     let begun = p.hold.wipe()?;
-    p.hold.prove_wiped(&begun, &mut p.facts.wipe)
+    p.hold.prove_wiped(&begun, &mut p.facts.wipe)?;
+    // No guest was started, so nobody has reset its devices yet; a slot is clean only with both proofs.
+    if p.facts.reset.is_empty() {
+        p.facts.reset = p.hold.reset(&p.facts.baseline)?;
+    }
+    Ok(())
 }
 
 fn image(p: &Provision) -> Image {
