@@ -105,7 +105,7 @@ elif "$target/debug/gpuaas-dev" test-postgres --help >/dev/null 2>&1; then
     </dev/null >"$logs/postgres.out" 2>"$logs/postgres.log" &
   postgres=$!
   for ((tries = 0; tries < 600; tries++)); do
-    if grep -qx ready "$logs/postgres.out" || ! kill -0 "$postgres" 2>/dev/null; then break; fi
+    if grep -sqx ready "$logs/postgres.out" || ! kill -0 "$postgres" 2>/dev/null; then break; fi
     sleep 0.1
   done
   if grep -qx ready "$logs/postgres.out"; then
