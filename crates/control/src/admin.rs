@@ -105,6 +105,8 @@ async fn let_in(app: &App, role: Role, instance: &str, out: &Path) -> anyhow::Re
         !matches!(role, Role::Node | Role::Api),
         "{role} does not run apart: a node is enrolled, and the api is where the keys are"
     );
+    // Before anything is issued; whoever is faster is still not overwritten.
+    anyhow::ensure!(!out.exists(), "{} is there already", out.display());
     let fleet = Fleet::open(app.clone(), CancellationToken::new()).await?;
     let papers = apart::grant(&fleet, role, instance).await?;
     papers.write_new(out)?;
