@@ -56,7 +56,7 @@ impl Default for Pace {
             retry_after_most: s(900),
             slow: s(60),
             superseded: s(90),
-            wait: s(75),
+            wait: s(65),
             recheck: s(30),
             renewal_spacing: s(5),
             probe_spacing: s(10),

@@ -24,7 +24,7 @@ use crate::vitals::{children, cpu, resident_kib};
 /// How long "nothing happens" is looked at.
 const IDLE: Duration = Duration::from_secs(60);
 /// As in production.
-const HOLD_S: u64 = 45;
+const HOLD_S: u64 = 38;
 /// New nodes a second: each opens a session, which is a decision with an audit row.
 const ARRIVALS: u64 = 250;
 const PATIENCE: Duration = Duration::from_secs(600);
