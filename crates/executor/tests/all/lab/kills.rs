@@ -168,6 +168,8 @@ fn walk(place: &Place, payload: &TaskPayload, wanted: &BTreeSet<&str>, pace: Pac
             died_in.extend(process.killed());
             continue;
         }
+        // An agent that does not listen for so long is hung up on; a real one comes back.
+        let mut agent = place.connect_with(PATIENCE);
         agent.send(&FromAgent::Results {});
         let result = place.open(&agent.done(payload.task_id));
         agent.ack(payload.task_id);
