@@ -92,7 +92,7 @@ impl Limits {
         Self {
             stale_ms: config.heartbeat_stale_s as i64 * 1000,
             lease_s: config.task_lease_s as i64,
-            hold_ms: config.wait_hold_s * 1000,
+            hold_ms: hold_ms(config.wait_hold_s, config.heartbeat_stale_s),
             probe_every_ms: config.probe_every_s as i64 * 1000,
             self_probe_s: config.self_probe_every_s as u32,
             probe_keep_s: config.probe_keep_s as i64,
@@ -108,6 +108,12 @@ impl Limits {
             queue_most: 256,
         }
     }
+}
+
+/// A quarter more is added to each wait, and even then a node that does nothing but wait is not yet stale, the wait is
+/// answered before its own deadline, and before an agent gives up on it.
+fn hold_ms(wanted_s: u64, stale_s: u64) -> u64 {
+    (wanted_s * 1000).min(stale_s * 760).min(45_000)
 }
 
 impl Deref for Fleet {
@@ -189,5 +195,20 @@ impl Fleet {
     /// What a renewal token must be addressed to.
     pub fn token_audience(&self) -> String {
         format!("gpuaas:{}:renew", self.app.installation)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::hold_ms;
+
+    #[test]
+    fn no_wait_is_held_until_its_node_is_stale_or_its_deadline_is_over() {
+        assert_eq!(hold_ms(38, 50), 38_000, "as it is without a word");
+        for (wanted_s, stale_s) in [(38, 50), (600, 50), (600, 3600), (2, 2), (1, 1)] {
+            let longest_ms = hold_ms(wanted_s, stale_s) * 5 / 4;
+            assert!(longest_ms < stale_s * 1000, "{wanted_s} {stale_s}");
+            assert!(longest_ms < 60_000, "{wanted_s} {stale_s}");
+        }
     }
 }

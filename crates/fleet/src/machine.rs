@@ -75,8 +75,9 @@ async fn dirty(conn: &mut PgConnection, node: NodeId) -> sqlx::Result<bool> {
         .await
 }
 
-/// Before the task that gives the tenant an account is queued: from here on the machine counts as used.
-pub async fn begin(change: &mut Change, allocation: AllocationId, node: NodeId, op: OpId) -> Answer<()> {
+/// Before the task that gives the tenant an account is queued: from here on the machine counts as used. False if it did
+/// before.
+pub async fn begin(change: &mut Change, allocation: AllocationId, node: NodeId, op: OpId) -> Answer<bool> {
     node::store::lock(change, node).await?.ok_or(Code::NotFound)?;
     let theirs: bool = sqlx::query_scalar(
         "select exists (select from lease where node_id = $1 and allocation_id = $2 and slot_id is null and ended_at is null)",
@@ -88,7 +89,7 @@ pub async fn begin(change: &mut Change, allocation: AllocationId, node: NodeId, 
     if !theirs {
         return Err(ApiError::new(Code::StateConflict).message("the machine is not reserved for this allocation"));
     }
-    sqlx::query(
+    let written = sqlx::query(
         "insert into machine_dirt (op_id, node_id, allocation_id, since) values ($1, $2, $3, $4)
          on conflict (op_id) do nothing",
     )
@@ -98,7 +99,7 @@ pub async fn begin(change: &mut Change, allocation: AllocationId, node: NodeId, 
     .bind(OffsetDateTime::from(change.at()))
     .execute(change.conn())
     .await?;
-    Ok(())
+    Ok(written.rows_affected() == 1)
 }
 
 pub async fn holds(from: impl PgExecutor<'_>, allocation: AllocationId) -> sqlx::Result<Holds> {

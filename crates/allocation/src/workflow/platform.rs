@@ -161,9 +161,8 @@ impl Platform {
         if task.task_type() == TaskType::DeprovisionUser && later::under_way(&self.worker.app, &row).await?.is_some() {
             return Err(ApiError::new(Code::StateConflict).message("what was asked for before has not ended"));
         }
-        if task.task_type() == TaskType::ProvisionUser {
-            machine::begin(&mut change, self.id, row.node(), row.op(TaskType::ProvisionUser)).await?;
-        }
+        let begins = task.task_type() == TaskType::ProvisionUser
+            && machine::begin(&mut change, self.id, row.node(), row.op(TaskType::ProvisionUser)).await?;
         let cover = Cover::Intent {
             sha256: row.intent()?,
             op: row.op(task.task_type()),
@@ -179,8 +178,12 @@ impl Platform {
                 Ok(change.commit().await?)
             }
             Desk::Api(api) => {
-                // What is begun before is found again if nobody answers: without its task it counts as promised only.
-                change.commit().await?;
+                // What is begun is found again if nobody answers: without its task it counts as promised only. It is
+                // written once, and not at every try while the api is away.
+                match begins {
+                    true => change.commit().await?,
+                    false => change.rollback().await?,
+                }
                 api.ask(
                     &asked_for(&ask, row.intent()?, row.op(ask.task.task_type())),
                     row.correlation_id,

@@ -80,7 +80,7 @@ settings! {
     enrol_url            Kind::Text,    "", "Enrolment URL put into tokens [default: https://<first of node_names>:<port of listen_enrol>]";
     heartbeat_stale_s    Kind::Count,   "50", "A node silent for this long is stale";
     task_lease_s         Kind::Count,   "60", "How long a dispatched task belongs to its node without a heartbeat";
-    wait_hold_s          Kind::Count,   "38", "How long a node's request for tasks is held, and up to a quarter longer: together below heartbeat_stale_s";
+    wait_hold_s          Kind::Count,   "38", "How long a node's request for tasks is held, and up to a quarter longer; cut to 45 and to three quarters of heartbeat_stale_s";
     probe_every_s        Kind::Count,   "300", "How often every node is asked for a health probe";
     self_probe_every_s   Kind::Count,   "60", "How often a node reports its own probe";
     probe_keep_s         Kind::Count,   "604800", "For how long tasks that only looked are kept after their end";

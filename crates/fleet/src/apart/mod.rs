@@ -63,8 +63,14 @@ impl Apart {
         let kept = state_dir.join(format!("{}.{}.json", papers.role, papers.instance));
         let papers = match Papers::read(&kept) {
             Ok(renewed) if renewed.follows(&papers) => renewed,
-            // None were kept yet, or others were given since.
-            Ok(_) | Err(_) => papers,
+            // Others were given since.
+            Ok(_) => papers,
+            Err(error) => {
+                if kept.exists() {
+                    tracing::warn!(error = %format!("{error:#}"), "renewed papers are there and of no use");
+                }
+                papers
+            }
         };
         let current = RwLock::new(Arc::new(Door::open(papers)?));
         Ok(Self { kept, current })
