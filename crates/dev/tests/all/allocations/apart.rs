@@ -8,11 +8,14 @@ use base::auth::Role;
 use dev::children::Kept;
 use fleet::apart::grant;
 use model::api::ConditionView;
+use model::node_api::RoleCertificateAnswer;
 use model::signal::Code;
 use model::task::TaskType;
 use serde_json::Value;
 
 use super::*;
+use crate::abuse::{process, refused};
+use crate::puppet::{csr, node_door, post};
 
 /// Where the worker keeps what is its own; no key directory is in it.
 pub(super) fn home(market: &Market) -> PathBuf {
@@ -137,4 +140,41 @@ async fn a_worker_whose_role_was_ended_gets_nothing_signed() {
     }
     stop(running).await;
     market.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_process_renews_the_name_that_it_shows_and_no_other() {
+    let town = Town::still(EXE).await;
+    let worker = process(&town, Role::ProvisioningWorker).await;
+    let installation = town.platform.apps[0].installation;
+    let issued = async || {
+        let count: i64 = sqlx::query_scalar("select count(*) from certificate where kind = 'role'")
+            .fetch_one(town.platform.apps[0].db.read())
+            .await
+            .expect("a count");
+        count
+    };
+    let asks = async |csr_pem: String| post(&worker, "/internal/v1/certificate", &json!({ "csr_pem": csr_pem })).await;
+    let key = rcgen::KeyPair::generate().expect("a key");
+    let before = issued().await;
+    let foreign = [
+        format!("spiffe://{installation}/role/api/one"),
+        format!("spiffe://{installation}/role/provisioning-worker/two"),
+    ];
+    for name in &foreign {
+        refused(&asks(csr(&key, Some(name))).await, Code::CertNameMismatch);
+    }
+    let large = format!("-----BEGIN CERTIFICATE REQUEST-----\n{}", "A".repeat(100_000));
+    for nonsense in [String::new(), "nonsense".to_owned(), large] {
+        refused(&asks(nonsense).await, Code::CsrInvalid);
+    }
+    assert_eq!(issued().await, before, "nothing was issued");
+    let answer = asks(csr(&key, None)).await;
+    assert_eq!(answer.status, 200, "{answer:?}");
+    assert_eq!(issued().await, before + 1);
+    let answer: RoleCertificateAnswer = answer.json().expect("an answer");
+    let renewed = node_door(&town.platform.node_url, &answer.chain, &key, &answer.authorities);
+    let asked = post(&renewed, "/internal/v1/tasks", &json!({ "nonsense": 1 })).await;
+    refused(&asked, Code::FieldInvalid);
+    town.end().await;
 }

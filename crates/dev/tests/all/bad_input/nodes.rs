@@ -37,6 +37,7 @@ async fn a_node_that_talks_nonsense_is_told_so() {
         (&node.inside, node.path("self-probe")),
         (&node.inside, node.path(&result)),
         (&worker, "/internal/v1/tasks".to_owned()),
+        (&worker, "/internal/v1/certificate".to_owned()),
         (&node.outside, "/internal/v1/enroll".to_owned()),
         (&node.outside, node.path("certificates")),
     ] {
