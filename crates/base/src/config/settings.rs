@@ -90,8 +90,9 @@ settings! {
     identity_max_age_ms  Kind::Count,   "10000", "A table older than this lets nobody in";
     identity_grace_s     Kind::Count,   "60", "How long an overtaken certificate still counts, and a superseded session may still ask, before it is taken for a copy";
     read_deadline_s      Kind::Count,   "10", "How long a handshake, a header or a body may take to arrive";
-    rate_token_per_s     Kind::Count,   "1000", "Requests a second from one person, with however many tokens; a burst of ten seconds' worth passes";
-    rate_node_per_s      Kind::Count,   "1000", "The same from one node's certificate";
+    rate_reads_per_min   Kind::Count,   "600", "Requests a minute that only look, from one person, with however many tokens; a whole minute's may come at once";
+    rate_writes_per_min  Kind::Count,   "120", "The same for those that may change something";
+    rate_node_per_s      Kind::Count,   "1000", "Requests a second from one node's certificate; a burst of ten seconds' worth passes";
     rate_address_per_s   Kind::Count,   "1000", "The same from one address, of those without either; enrolment and renewal are among them";
     signing_key_life_s   Kind::Count,   "2592000", "A signing key is replaced by its standby after this long: 30 days";
     signing_key_overlap_s Kind::Count,  "1200", "For how long nodes still believe a signing key that was replaced";

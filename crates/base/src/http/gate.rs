@@ -14,7 +14,7 @@ use model::signal::Code;
 
 use super::body::{BodyDeadline, BodyLimit};
 use super::error::ApiError;
-use super::rate::{Standing, Subject};
+use super::rate::{Ask, Standing, Subject};
 use super::route::{Access, RouteInfo};
 use super::shell::correlation_id;
 use super::version;
@@ -88,9 +88,12 @@ async fn admit(gate: &Gate, request: &mut Request, standing: &mut Option<Standin
             let address = address(request.extensions());
             let shown = auth::presented(&gate.app, request.headers());
             let sender = Subject::address(address);
-            standing.insert(rates.count_presented(shown, sender.clone())).passed()?;
+            let ask = Ask::of(request.method());
+            standing
+                .insert(rates.count_presented(shown, sender.clone(), ask))
+                .passed()?;
             let principal = auth::authenticate(&gate.app, request.headers(), address).await?;
-            if let Some(owner) = rates.opened(shown, principal.user_id, &sender) {
+            if let Some(owner) = rates.opened(shown, principal.user_id, &sender, ask) {
                 *standing = Some(owner);
             }
             if let Credential::Session(_) = principal.credential
@@ -151,7 +154,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Sender {
 }
 
 /// The address of the other end, if the listener told it.
-fn address(extensions: &http::Extensions) -> Option<IpAddr> {
+pub(super) fn address(extensions: &http::Extensions) -> Option<IpAddr> {
     extensions.get::<ConnectInfo<SocketAddr>>().map(|info| info.0.ip())
 }
 

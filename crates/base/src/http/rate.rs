@@ -1,5 +1,6 @@
-//! How often one subject may ask: a bucket per person, per node certificate, and per address for those who have shown
-//! neither or want to sign in. Kept in this process only and bounded in memory, so that asking it never costs more than
+//! How often one subject may ask: two buckets per person, one for looking and one for changing, so that a script that
+//! looks too often can still be stopped by its owner; one per node certificate, and one per address for those who have
+//! shown neither or want to sign in. Kept in this process only and bounded in memory, so that asking it never costs more than
 //! what it saves. It slows down one who asks too often; it decides nothing else and leaves no audit row.
 
 mod standing;
@@ -13,6 +14,7 @@ use super::error::ApiError;
 use crate::config::Config;
 use crate::metrics::HTTP_RATE_LIMITED;
 use ::metrics::counter;
+use http::Method;
 use model::digest::Sha256;
 use model::id::UserId;
 
@@ -21,16 +23,31 @@ pub(super) use standing::{LIMIT, REMAINING, RESET};
 
 /// A bucket holds this many seconds of its rate: a burst after silence is no abuse.
 const BURST_S: f64 = 10.0;
+/// People have a minute's worth: they come with a script, or a page that loads.
+const MINUTE_S: f64 = 60.0;
 /// How often one address may begin to sign in within a minute.
 const SIGN_INS: f64 = 10.0;
 /// Subjects that are remembered; everybody beyond them shares one bucket.
 const SUBJECTS_MOST: usize = 50_000;
 
+/// What somebody wants: nobody who only looked too often is kept from acting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Ask {
+    Look,
+    Change,
+}
+
+impl Ask {
+    pub(super) fn of(method: &Method) -> Self {
+        if method.is_safe() { Self::Look } else { Self::Change }
+    }
+}
+
 /// Whom a request is counted against.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Subject {
     /// A person, by whatever has opened something in this process: many tokens are no more than one.
-    User(UserId),
+    User(UserId, Ask),
     /// The serial of a certificate of ours: each has a bucket, so that a stolen one starves nobody but itself.
     Certificate(String),
     /// One who has shown nothing yet. An IPv6 customer has a whole /64.
@@ -55,7 +72,8 @@ impl Subject {
 
     const fn kind(&self) -> &'static str {
         match self {
-            Self::User(_) => "user",
+            Self::User(_, Ask::Look) => "user",
+            Self::User(_, Ask::Change) => "user_change",
             Self::SignIn(..) => "sign_in",
             Self::Certificate(_) => "certificate",
             Self::Address(_) => "address",
@@ -70,7 +88,8 @@ pub struct Rates(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    token_per_s: f64,
+    reads_per_s: f64,
+    writes_per_s: f64,
     certificate_per_s: f64,
     address_per_s: f64,
     buckets: Mutex<HashMap<Subject, Bucket>>,
@@ -87,7 +106,8 @@ struct Bucket {
 impl Rates {
     pub fn new(config: &Config) -> Self {
         Self(Arc::new(Inner {
-            token_per_s: config.rate_token_per_s as f64,
+            reads_per_s: config.rate_reads_per_min as f64 / MINUTE_S,
+            writes_per_s: config.rate_writes_per_min as f64 / MINUTE_S,
             certificate_per_s: config.rate_node_per_s as f64,
             address_per_s: config.rate_address_per_s as f64,
             buckets: Mutex::default(),
@@ -107,14 +127,14 @@ impl Rates {
 
     /// A request with a credential that may be anything. One that is known to open something is its owner's; any other
     /// is its sender's, before the database is asked about it.
-    pub(super) fn count_presented(&self, shown: Option<Sha256>, sender: Subject) -> Standing {
+    pub(super) fn count_presented(&self, shown: Option<Sha256>, sender: Subject, ask: Ask) -> Standing {
         let owner = shown.and_then(|shown| self.owners().get(&shown).copied());
-        self.count(owner.map_or(sender, Subject::User))
+        self.count(owner.map_or(sender, |owner| Subject::User(owner, ask)))
     }
 
     /// This credential has opened something: what it asks is no longer its sender's. Tells how its owner stands if it was
     /// not known before.
-    pub(super) fn opened(&self, shown: Option<Sha256>, user: UserId, sender: &Subject) -> Option<Standing> {
+    pub(super) fn opened(&self, shown: Option<Sha256>, user: UserId, sender: &Subject, ask: Ask) -> Option<Standing> {
         let shown = shown?;
         let mut owners = self.owners();
         if owners.len() >= SUBJECTS_MOST && !owners.contains_key(&shown) {
@@ -127,7 +147,7 @@ impl Rates {
         drop(owners);
         self.give_back(sender);
         // Its first request has passed already, so there is nothing left to refuse.
-        Some(self.count(Subject::User(user)))
+        Some(self.count(Subject::User(user, ask)))
     }
 
     fn owners(&self) -> MutexGuard<'_, HashMap<Sha256, UserId>> {
@@ -171,14 +191,16 @@ impl Rates {
     fn room(&self, subject: &Subject) -> f64 {
         match subject {
             Subject::SignIn(..) => SIGN_INS,
+            person @ Subject::User(..) => self.per_s(person) * MINUTE_S,
             other => self.per_s(other) * BURST_S,
         }
     }
 
     fn per_s(&self, subject: &Subject) -> f64 {
         match subject {
-            Subject::User(_) => self.0.token_per_s,
-            Subject::SignIn(..) => SIGN_INS / 60.0,
+            Subject::User(_, Ask::Look) => self.0.reads_per_s,
+            Subject::User(_, Ask::Change) => self.0.writes_per_s,
+            Subject::SignIn(..) => SIGN_INS / MINUTE_S,
             Subject::Certificate(_) => self.0.certificate_per_s,
             Subject::Address(_) | Subject::Others => self.0.address_per_s,
         }
@@ -202,7 +224,8 @@ mod tests {
 
     fn rates(per_s: u64) -> Rates {
         let mut config = Config::defaults();
-        (config.rate_token_per_s, config.rate_address_per_s) = (per_s, per_s);
+        (config.rate_reads_per_min, config.rate_writes_per_min) = (10, 4);
+        config.rate_address_per_s = per_s;
         Rates::new(&config)
     }
 
@@ -235,15 +258,19 @@ mod tests {
         let rates = rates(1);
         let (mine, sender) = (Some(Sha256::of(b"mine")), from("192.0.2.1"));
         rates
-            .count_presented(mine, sender.clone())
+            .count_presented(mine, sender.clone(), Ask::Look)
             .passed()
             .expect("the first request");
-        let first = rates.opened(mine, UserId::new(), &sender).expect("not known before");
-        assert_eq!((first.limit, first.remaining, first.reset_s), (10, 9, 1));
-        let guess = |n: u32| rates.count_presented(Some(Sha256::of(&n.to_be_bytes())), sender.clone());
+        let opened = |ask| rates.opened(mine, UserId::new(), &sender, ask);
+        let first = opened(Ask::Look).expect("not known before");
+        assert_eq!((first.limit, first.remaining, first.reset_s), (10, 9, 6));
+        let guess = |n: u32| rates.count_presented(Some(Sha256::of(&n.to_be_bytes())), sender.clone(), Ask::Look);
         assert_eq!((0..100).filter(|n| guess(*n).passed().is_ok()).count(), 10);
-        assert!(rates.opened(mine, UserId::new(), &sender).is_none(), "known by now");
-        rates.count_presented(mine, sender).passed().expect("still served");
+        assert!(opened(Ask::Look).is_none(), "known by now");
+        rates
+            .count_presented(mine, sender.clone(), Ask::Look)
+            .passed()
+            .expect("still served");
     }
 
     #[test]
@@ -252,13 +279,29 @@ mod tests {
         let tokens: Vec<Sha256> = (0..5u32).map(|n| Sha256::of(&n.to_be_bytes())).collect();
         for token in &tokens {
             rates
-                .count_presented(Some(*token), sender.clone())
+                .count_presented(Some(*token), sender.clone(), Ask::Look)
                 .passed()
                 .expect("a first request");
-            rates.opened(Some(*token), person, &sender);
+            rates.opened(Some(*token), person, &sender, Ask::Look);
         }
-        let again = |n: usize| rates.count_presented(Some(tokens[n % 5]), sender.clone());
+        let again = |n: usize| rates.count_presented(Some(tokens[n % 5]), sender.clone(), Ask::Look);
         assert_eq!((0..100).filter(|n| again(*n).passed().is_ok()).count(), 5, "ten in all");
+    }
+
+    #[test]
+    fn who_looks_too_often_can_still_act_and_the_other_way_round() {
+        let (rates, start, person) = (rates(1), Instant::now(), UserId::new());
+        let served = |ask, at| {
+            let one = |_: &i32| rates.count_at(Subject::User(person, ask), at).passed().is_ok();
+            (0..100).filter(one).count()
+        };
+        assert_eq!((served(Ask::Look, start), served(Ask::Change, start)), (10, 4));
+        let half = start + Duration::from_secs(30);
+        assert_eq!((served(Ask::Change, half), served(Ask::Look, half)), (2, 5));
+        assert_eq!(Ask::of(&Method::HEAD), Ask::Look);
+        for method in [Method::POST, Method::PUT, Method::PATCH, Method::DELETE] {
+            assert_eq!(Ask::of(&method), Ask::Change, "{method}");
+        }
     }
 
     #[test]

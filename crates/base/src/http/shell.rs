@@ -10,12 +10,14 @@ use axum::extract::{Request, State};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
-use http::{HeaderName, HeaderValue, header};
+use http::{Extensions, HeaderName, HeaderValue, header};
 use model::signal::Code;
 use tracing::Instrument;
 use uuid::Uuid;
 
 use super::error::ApiError;
+use super::gate::address;
+use super::rate::{Rates, Subject};
 
 pub const CORRELATION_HEADER: HeaderName = HeaderName::from_static("x-correlation-id");
 /// What lacks this header came from an edge and not from us.
@@ -47,11 +49,22 @@ pub struct Shell {
     /// When set, only these hosts (without port) may be asked for: a page of another site that found our loopback port
     /// cannot speak to us under its own name.
     pub hosts: Option<Vec<String>>,
+    /// When set, who asks for what does not exist pays for it as for anything else.
+    pub rates: Option<Rates>,
 }
 
 impl Shell {
     pub fn new(service: &'static str) -> Self {
-        Self { service, hosts: None }
+        Self {
+            service,
+            hosts: None,
+            rates: None,
+        }
+    }
+
+    pub fn counted(mut self, rates: &Rates) -> Self {
+        self.rates = Some(rates.clone());
+        self
     }
 
     /// For dev: answers only to loopback names.
@@ -63,9 +76,16 @@ impl Shell {
 
 /// Puts the shell around a finished router. Unknown routes and methods get the envelope too.
 pub fn finish(router: Router, shell: Shell) -> Router {
+    let nothing = |code: Code| {
+        let rates = shell.rates.clone();
+        async move |request: Request| match rates {
+            Some(rates) => counted(&rates, request.extensions(), code),
+            None => ApiError::new(code).into_response(),
+        }
+    };
     router
-        .method_not_allowed_fallback(|| async { ApiError::new(Code::MethodNotAllowed) })
-        .fallback(|| async { ApiError::new(Code::RouteNotFound) })
+        .method_not_allowed_fallback(nothing(Code::MethodNotAllowed))
+        .fallback(nothing(Code::RouteNotFound))
         .layer(from_fn_with_state(Arc::new(shell), around))
 }
 
@@ -101,6 +121,16 @@ async fn around(State(shell): State<Arc<Shell>>, mut request: Request, next: Nex
     if let Ok(value) = HeaderValue::from_str(&id.to_string()) {
         headers.insert(CORRELATION_HEADER, value);
     }
+    response
+}
+
+fn counted(rates: &Rates, asked: &Extensions, code: Code) -> Response {
+    let standing = rates.count(Subject::address(address(asked)));
+    let mut response = match standing.passed() {
+        Ok(_) => ApiError::new(code).into_response(),
+        Err(often) => often.into_response(),
+    };
+    standing.told(&mut response);
     response
 }
 

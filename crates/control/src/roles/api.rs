@@ -43,7 +43,7 @@ pub async fn serve_on(app: App, ports: Ports, stop: Stop) -> anyhow::Result<()> 
     let node_tls = server_config_with(identity.clone(), Some(&client_ca))?;
     let enrol_tls = server_config_with(identity, None)?;
     let public_tls = public::tls(&app.config)?;
-    let mut public = Shell::new(SERVICE);
+    let mut public = Shell::new(SERVICE).counted(&app.rates);
     if app.config.dev {
         public = public.loopback_only();
     }

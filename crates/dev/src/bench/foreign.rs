@@ -37,10 +37,7 @@ const ROW: &str = "
     alter table allocation enable trigger user;";
 
 pub(super) async fn run(place: &Place, report: &mut Report) -> anyhow::Result<()> {
-    let stand = Stand::start(place, "foreign", 1, |config| {
-        config.rate_token_per_s = 100_000;
-    })
-    .await?;
+    let stand = Stand::start(place, "foreign", 1, |_| {}).await?;
     let mut conn = stand.postgres.superuser(base::db::managed::DATABASE).connect().await?;
     sqlx::raw_sql(ROW).execute(&mut conn).await?;
     conn.close().await?;

@@ -24,6 +24,7 @@ use wire::stop::Stop;
 use crate::api::Api;
 use crate::dice::Dice;
 use crate::half::{Odd, Planted};
+use crate::platform::ask_freely;
 use crate::proxy::{Counts, Policy, Proxy, Speech};
 use crate::replica::{Listens, Replica, Settings, listens};
 use crate::simnode::{NodeDir, SimNode};
@@ -204,6 +205,7 @@ fn config(ground: &Ground, roads: &Roads) -> Config {
     config.task_lease_s = 3;
     config.heartbeat_stale_s = 30;
     config.dev = true;
+    ask_freely(&mut config);
     config
 }
 
@@ -219,6 +221,8 @@ fn settings(config: &Config) -> Settings {
         ("wait_hold_s", config.wait_hold_s.to_string()),
         ("task_lease_s", config.task_lease_s.to_string()),
         ("heartbeat_stale_s", config.heartbeat_stale_s.to_string()),
+        ("rate_reads_per_min", config.rate_reads_per_min.to_string()),
+        ("rate_writes_per_min", config.rate_writes_per_min.to_string()),
     ]
 }
 

@@ -13,12 +13,12 @@ use wire::http::Response;
 use crate::EXE;
 use crate::puppet::Puppet;
 
-/// A bucket holds ten seconds of its rate.
-const BURST: usize = 10;
+/// What somebody may look up in a minute, and at once.
+const BURST: usize = 60;
 
 fn slow(config: &mut Config) {
     config.wait_hold_s = 1;
-    config.rate_token_per_s = 1;
+    config.rate_reads_per_min = BURST as u64;
     config.rate_address_per_s = 1_000;
 }
 

@@ -12,8 +12,8 @@ use wire::http::{Client, Response};
 use crate::EXE;
 use crate::abuse::refused;
 
-/// Ten seconds of one request each.
-const LIMIT: u64 = 10;
+/// A minute's worth, of which one comes back each second.
+const LIMIT: u64 = 60;
 
 /// Limit, remaining, reset.
 fn told(answer: &Response) -> [u64; 3] {
@@ -36,7 +36,11 @@ async fn asked(api: &Api, method: Method, path: &str) -> Response {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn each_answer_says_what_is_left() {
-    let town = Town::tuned(EXE, |config| config.rate_token_per_s = 1).await;
+    let town = Town::tuned(EXE, |config| {
+        config.rate_reads_per_min = LIMIT;
+        config.rate_writes_per_min = LIMIT;
+    })
+    .await;
     let (db, actor) = (&town.platform.apps[0].db, Actor::system("standing"));
     let mut people = Vec::new();
     for name in ["bea", "cai"] {
@@ -55,7 +59,7 @@ async fn each_answer_says_what_is_left() {
     let mut least = LIMIT;
     for (method, path, status) in [
         (Method::GET, "/v1/nodes", 200),
-        (Method::POST, "/v1/trust/rotate", 403),
+        (Method::GET, "/v1/audit", 403),
         (Method::GET, missing, 404),
     ] {
         let answer = asked(bea, method, path).await;
@@ -83,6 +87,10 @@ async fn each_answer_says_what_is_left() {
     assert_eq!(told(&answer), [LIMIT, 0, LIMIT]);
     assert_eq!(answer.headers["retry-after"], "1");
     refused(&answer, Code::RateLimited);
+    // What changes something is counted apart: whoever looked too often can still stop what they began.
+    let answer = asked(bea, Method::POST, "/v1/trust/rotate").await;
+    refused(&answer, Code::Forbidden);
+    assert_eq!(told(&answer), [LIMIT, LIMIT - 1, 1]);
 
     assert_eq!(
         told(&asked(cai, Method::GET, "/v1/nodes").await),
@@ -111,6 +119,10 @@ async fn strangers_hear_of_their_address_and_of_the_door() {
     let guess = Api::new(url, "gpuaas_guess").expect("a URL");
     let guess = asked(&guess, Method::GET, "/v1/nodes").await;
     assert_eq!((guess.status.as_u16(), told(&guess)[0]), (401, 70));
+    for (method, path, status) in [(Method::GET, "/v1/nothing", 404), (Method::DELETE, "/v1/version", 405)] {
+        let answer = client.request(method, path).send().await.expect("an answer");
+        assert_eq!((answer.status.as_u16(), told(&answer)[0]), (status, 70), "{path}");
+    }
     // The narrower of the two buckets that count a sign-in is told.
     let door = client.get("/auth/login").send().await.expect("an answer");
     let [limit, remaining, reset] = told(&door);
