@@ -52,13 +52,8 @@ impl<'a> Because<'a> {
     }
 }
 
-/// Enters a state; the row is locked, and must not be used afterwards.
-pub async fn enter(
-    change: &mut Change,
-    row: &AllocationRow,
-    to: AllocationState,
-    because: &Because<'_>,
-) -> Answer<AllocationRow> {
+/// Enters a state; the row is locked, and must be looked at again before it is used for anything else.
+pub async fn enter(change: &mut Change, row: &AllocationRow, to: AllocationState, because: &Because<'_>) -> Answer<()> {
     let at = change.at();
     let deadline = deadline_s(to).map(|seconds| OffsetDateTime::from(at.plus_s(seconds)));
     let (by, correlation) = (change.actor().reference(), change.actor().correlation_id);
@@ -82,7 +77,7 @@ pub async fn enter(
     .execute(change.conn())
     .await?;
     told(change, row, to, because);
-    super::store::lock(change, row.id()).await
+    Ok(())
 }
 
 fn told(change: &mut Change, row: &AllocationRow, to: AllocationState, because: &Because<'_>) {

@@ -122,10 +122,11 @@ pub async fn force_release(fleet: &Fleet, principal: &Principal, id: AllocationI
         .bind(row.id)
         .execute(change.conn())
         .await?;
-    let row = match through {
-        Some(through) => moves::enter(&mut change, &row, through, &Because::of(reason)).await?,
-        None => row,
-    };
+    let mut row = store::lock(&mut change, id).await?;
+    if let Some(through) = through {
+        moves::enter(&mut change, &row, through, &Because::of(reason)).await?;
+        row = store::lock(&mut change, id).await?;
+    }
     intent::withdraw(&mut change, row.intent()?).await?;
     let ops = store::MAKES.map(|makes| row.op(makes).uuid());
     for task in tasks::of_ops(change.conn(), &ops).await? {

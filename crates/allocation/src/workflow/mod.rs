@@ -5,6 +5,7 @@
 pub mod drive;
 pub mod ground;
 pub mod journal;
+mod look;
 mod platform;
 #[cfg(test)]
 mod pretend;

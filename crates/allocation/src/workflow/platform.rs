@@ -6,20 +6,20 @@ use base::{Actor, Change};
 use fleet::intent;
 use fleet::machine;
 use fleet::slot::lease;
-use fleet::task::{Ask, Cover, TaskRow, enqueue, store as tasks};
-use model::api::SkuKind;
+use fleet::task::{Ask, Cover, enqueue, store as tasks};
 use model::digest::Sha256;
 use model::id::{AllocationId, OpId};
 use model::intent::Wish;
 use model::node_api::TaskRequest;
 use model::signal::Code;
-use model::state::{AllocationState, SlotState};
+use model::state::AllocationState;
 use model::task::{Task, TaskType, deprovision_user, provision_user, vm_provision, vm_release};
 use model::time::Timestamp;
 use model::value::Nonce;
 use uuid::Uuid;
 
-use super::ground::{Ground, Holds, Seen, TaskSeen, Work};
+use super::ground::{Ground, Seen, Work};
+use super::look::look;
 use super::{Fail, Why};
 use crate::allocation::later;
 use crate::allocation::moves::{self, Because};
@@ -48,11 +48,6 @@ impl Platform {
         Self { worker, id }
     }
 
-    async fn row(&self) -> Answer<AllocationRow> {
-        let row = store::get(self.worker.app.db.bookkeeping(), self.id).await?;
-        row.ok_or_else(|| Code::NotFound.into())
-    }
-
     /// A change with the allocation locked, in the name of the request that is behind it.
     async fn change(&self, action: &'static str, may_end: bool) -> Answer<(Change, AllocationRow)> {
         let actor = Actor::system("provisioning-worker");
@@ -63,55 +58,6 @@ impl Platform {
         };
         change.belongs_to(row.correlation_id);
         Ok((change, row))
-    }
-
-    /// All of it asked at once: a step begins with this, and waits for one way to the database instead of three.
-    async fn seen(&self) -> Answer<Seen> {
-        let db = self.worker.app.db.bookkeeping();
-        let ops =
-            [SkuKind::Slice, SkuKind::Machine].map(|kind| store::work_of(kind).map(|work| op(self.id, work).uuid()));
-        let ops = ops.concat();
-        let (row, tasks, slots, machine) = tokio::try_join!(
-            self.row(),
-            async { Ok(tasks::of_ops(db, &ops).await?) },
-            async { Ok(self.slots_held().await?) },
-            async { Ok(machine::holds(db, self.id).await?) },
-        )?;
-        let kind = row.kind()?;
-        let [makes, takes_away] = store::work_of(kind);
-        let last = |wanted: TaskType| {
-            let task = tasks.iter().rev().find(|task| task.task_type == wanted.as_str());
-            task.map(task_seen).transpose()
-        };
-        let holds = match kind {
-            SkuKind::Slice => slots,
-            SkuKind::Machine => match machine {
-                machine::Holds::Nothing => Holds::Nothing,
-                machine::Holds::Promised => Holds::Promised,
-                machine::Holds::Given => Holds::Given,
-            },
-        };
-        Ok(Seen {
-            state: row.state()?,
-            cancelled: row.cancel_asked_at.is_some(),
-            provision: last(makes)?,
-            release: last(takes_away)?,
-            holds,
-        })
-    }
-
-    async fn slots_held(&self) -> sqlx::Result<Holds> {
-        let held: Vec<String> = sqlx::query_scalar(
-            "select s.state from lease l join slot s on s.id = l.slot_id where l.allocation_id = $1 and l.ended_at is null",
-        )
-        .bind(self.id.uuid())
-        .fetch_all(self.worker.app.db.bookkeeping())
-        .await?;
-        Ok(match held.as_slice() {
-            [] => Holds::Nothing,
-            all if all.iter().all(|state| state == SlotState::Reserved.as_str()) => Holds::Promised,
-            _ => Holds::Given,
-        })
     }
 
     async fn moved(&self, to: AllocationState, reason: &str, why: &Why) -> Answer<()> {
@@ -293,18 +239,9 @@ fn task_of(id: AllocationId, work: Work, wish: Wish) -> Answer<Task> {
     })
 }
 
-fn task_seen(task: &TaskRow) -> Answer<TaskSeen> {
-    Ok(TaskSeen {
-        id: task.id(),
-        state: task.state()?,
-        code: task.code.as_deref().and_then(|code| code.parse().ok()),
-        detail: task.detail.clone(),
-    })
-}
-
 impl Ground for Platform {
     async fn look(&self) -> Result<Seen, Fail> {
-        self.seen().await.map_err(passing)
+        look(self.worker.app.db.bookkeeping(), self.id).await.map_err(passing)
     }
 
     async fn enter(&self, to: AllocationState, reason: &str, why: &Why) -> Result<(), Fail> {

@@ -66,6 +66,8 @@ impl Db {
             ("statement_timeout", "30s"),
             ("lock_timeout", "10s"),
             ("idle_in_transaction_session_timeout", "60s"),
+            // Compiling a plan never pays for rows by the dozen.
+            ("jit", "off"),
         ]);
         let pool = |most| {
             PgPoolOptions::new()
@@ -78,8 +80,11 @@ impl Db {
                 })
         };
         let read_only = options.clone().options([("default_transaction_read_only", "on")]);
+        // What writes finds its rows by key, whatever the key is: one plan serves. Lists are read with many filters, and
+        // are planned for those that are there.
+        let planned_once = options.clone().options([("plan_cache_mode", "force_generic_plan")]);
         Self {
-            writer: pool(writers).connect_lazy_with(options.clone()),
+            writer: pool(writers).connect_lazy_with(planned_once),
             reader: pool(readers).connect_lazy_with(read_only),
             options: Arc::new(options),
             clock,

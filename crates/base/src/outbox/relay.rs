@@ -78,24 +78,21 @@ async fn stamp(db: &Db) -> sqlx::Result<u64> {
         return Ok(0);
     }
     // The lock is held until after the commit is visible, so the next batch counts on from this one.
-    let oldest: Option<OffsetDateTime> = sqlx::query_scalar("select min(created_at) from outbox where seq is null")
-        .fetch_one(&mut *tx)
-        .await?;
-    let stamped = sqlx::query(
+    let waited: Vec<OffsetDateTime> = sqlx::query_scalar(
         "with next as (
              select id, (select coalesce(max(seq), 0) from outbox) + row_number() over (order by drawn) as seq
              from (select id, drawn from outbox where seq is null order by drawn limit $1) waiting
          )
-         update outbox set seq = next.seq from next where outbox.id = next.id",
+         update outbox set seq = next.seq from next where outbox.id = next.id returning outbox.created_at",
     )
     .bind(BATCH)
-    .execute(&mut *tx)
-    .await?
-    .rows_affected();
+    .fetch_all(&mut *tx)
+    .await?;
     tx.commit().await?;
-    let age = oldest.map_or(0.0, |at| (OffsetDateTime::from(db.clock().now()) - at).as_seconds_f64());
+    let now = OffsetDateTime::from(db.clock().now());
+    let age = waited.iter().min().map_or(0.0, |at| (now - *at).as_seconds_f64());
     gauge!(OUTBOX_UNSTAMPED_SECONDS).set(age.max(0.0));
-    Ok(stamped)
+    Ok(waited.len() as u64)
 }
 
 /// Removes old events, never the newest: the next sequence number counts on from it.

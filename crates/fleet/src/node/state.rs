@@ -51,9 +51,9 @@ async fn enter_keeping(change: &mut Change, row: &NodeRow, to: NodeState, reason
 
 /// A probe or a discovery came back. It makes an enrolling or silent node ready again, and one that somebody wants back
 /// from a drain, if both are young and what was approved is there; and nothing else.
-pub async fn proved(fleet: &Fleet, change: &mut Change, id: NodeId) -> Answer<()> {
-    // What has just landed is in the row by now.
-    let row = lock(change, id).await?;
+/// The row is locked, and what has just landed is in it.
+pub async fn proved(fleet: &Fleet, change: &mut Change, row: &NodeRow) -> Answer<()> {
+    let id = row.id();
     let state = row.state()?;
     let (since, back) = match state {
         NodeState::Enrolling => (row.state_since, NodeState::Ready),
@@ -77,7 +77,7 @@ pub async fn proved(fleet: &Fleet, change: &mut Change, id: NodeId) -> Answer<()
     };
     let returns = row.return_asked_at.is_some();
     match fit {
-        Fit::Yes => enter(change, &row, back, "a health probe succeeded").await,
+        Fit::Yes => enter(change, row, back, "a health probe succeeded").await,
         Fit::Unseen => {
             enqueue_discovery(fleet, change, id).await?;
             store::ask_return(

@@ -248,16 +248,15 @@ pub async fn probed(
     id: NodeId,
     output: &health_probe::Output,
     at: Timestamp,
-) -> sqlx::Result<()> {
-    sqlx::query(
-        "update node set last_probe = $2, last_probe_at = $3, probe_tries = 0, version = version + 1 where id = $1",
+) -> sqlx::Result<NodeRow> {
+    sqlx::query_as(
+        "update node set last_probe = $2, last_probe_at = $3, probe_tries = 0, version = version + 1 where id = $1 returning *",
     )
     .bind(id.uuid())
     .bind(sqlx::types::Json(output))
     .bind(OffsetDateTime::from(at))
-    .execute(conn)
-    .await?;
-    Ok(())
+    .fetch_one(conn)
+    .await
 }
 
 /// Bookkeeping: what the node says of itself, newest wins.

@@ -1,8 +1,6 @@
 //! Who gets which slots. All slots of one lease are on one node; a slot with a fault, of a node that is not ready or in
 //! the other mode, is nobody's. That no slot has two leases is the database's promise, not ours.
 
-use std::collections::BTreeMap;
-
 use base::Change;
 use base::http::{Answer, ApiError};
 use model::id::{AllocationId, NodeId};
@@ -93,7 +91,6 @@ async fn reserve_of(
     if count == 0 || slots.len() < count {
         return Ok(None);
     }
-    let slots = packed(slots, count);
     for slot in &slots {
         change
             .also("slot.reserve", slot.id())
@@ -101,25 +98,6 @@ async fn reserve_of(
         state::reserve(change, slot, allocation).await?;
     }
     Ok(Some(slots))
-}
-
-/// So many of these, close together: all of one root complex if one has enough, and then of the one with the fewest to
-/// spare, so that large wishes still find theirs.
-fn packed(slots: Vec<SlotRow>, count: usize) -> Vec<SlotRow> {
-    let mut by_complex: BTreeMap<String, Vec<SlotRow>> = BTreeMap::new();
-    for slot in slots {
-        let complex = slot.gpu().map(|gpu| gpu.root_complex).unwrap_or_default();
-        by_complex.entry(complex).or_default().push(slot);
-    }
-    let mut groups: Vec<Vec<SlotRow>> = by_complex.into_values().collect();
-    // Those that have enough first, the smallest of them before the others; then the largest.
-    groups.sort_by_key(|group| match group.len() {
-        n if n >= count => (false, n),
-        n => (true, usize::MAX - n),
-    });
-    let mut chosen: Vec<SlotRow> = groups.into_iter().flatten().take(count).collect();
-    chosen.sort_by_key(|slot| slot.slot_index);
-    chosen
 }
 
 /// What an allocation still holds, with its node.

@@ -171,10 +171,18 @@ pub async fn of_node(from: impl PgExecutor<'_>, node: NodeId) -> sqlx::Result<Ve
         .await
 }
 
-/// Those of a node that nobody has and that would do, in their order.
+/// As many of a node's as are wanted, of those that nobody has and that would do, in their order; fewer if it has no more.
+/// Close together: all of one root complex if one has enough, and then of the one with the fewest to spare, so that
+/// large wishes still find theirs; else the largest first.
 pub(super) async fn fitting(conn: &mut PgConnection, node: NodeId, wanted: &Wanted<'_>) -> sqlx::Result<Vec<SlotRow>> {
     sqlx::query_as(select_slot!(
-        "where s.node_id = $6 and s.state = 'free' and s.fault is null and slot_fits(s, $1, $2, $3, $4, $5)
+        "where s.id in (
+             select id from (
+                 select f.id, f.slot_index, f.gpu ->> 'root_complex' as complex,
+                        count(*) over (partition by f.gpu ->> 'root_complex') as free
+                 from slot f
+                 where f.node_id = $6 and f.state = 'free' and f.fault is null and slot_fits(f, $1, $2, $3, $4, $5)) fit
+             order by free < $7, case when free < $7 then -free else free end, complex, slot_index, id limit $7)
          order by s.slot_index, s.id"
     ))
     .bind(wanted.gpu_model)
@@ -183,6 +191,7 @@ pub(super) async fn fitting(conn: &mut PgConnection, node: NodeId, wanted: &Want
     .bind(wanted.nvme_gib)
     .bind(wanted.fabric)
     .bind(node.uuid())
+    .bind(i64::from(wanted.count))
     .fetch_all(conn)
     .await
 }

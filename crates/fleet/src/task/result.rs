@@ -231,8 +231,8 @@ async fn consequences(
                 return Err(Code::ResultMalformed.into());
             };
             let at = change.at();
-            nodes::probed(change.conn(), node.id(), &output, at).await?;
-            state::proved(fleet, change, node.id()).await
+            let node = nodes::probed(change.conn(), node.id(), &output, at).await?;
+            state::proved(fleet, change, &node).await
         }
         (TaskType::TopologyDiscover, TaskState::Succeeded) => {
             let output = result
@@ -243,7 +243,8 @@ async fn consequences(
                 return Err(Code::ResultMalformed.into());
             };
             slot::discovery::landed(change, node.id(), &output).await?;
-            state::proved(fleet, change, node.id()).await
+            let node = state::lock(change, node.id()).await?;
+            state::proved(fleet, change, &node).await
         }
         // Neither made nor taken back: what is left on the host has to be looked at.
         (TaskType::ProvisionUser, TaskState::Failed) if result.code == Some(Code::Stuck) => {

@@ -108,3 +108,36 @@ async fn a_node_that_had_nothing_is_not_held() {
     looked.rollback().await.expect("rolled back");
     town.end().await;
 }
+
+/// Slots of one wish are close together, and small wishes leave the large groups whole.
+#[tokio::test]
+async fn slots_are_packed_by_root_complex() {
+    let town = town().await;
+    let puppet = Puppet::of_slices(&town, "a").await;
+    puppet.in_service(&town).await;
+    let fleet = town.fleet().await;
+    // One of the first, two of the second, five of the third.
+    let cut = sqlx::query(
+        "update slot set gpu = jsonb_set(gpu, '{root_complex}', to_jsonb(
+             case when slot_index = 0 then 'pci0000:30' when slot_index < 3 then 'pci0000:20' else 'pci0000:10' end))",
+    );
+    cut.execute(fleet.app.db.bookkeeping()).await.expect("written");
+    let wishes: [(u32, &[u32]); 5] = [
+        (1, &[0]),
+        (2, &[1, 2]),
+        (3, &[3, 4, 5]),
+        (5, &[3, 4, 5, 6, 7]),
+        // No complex has six: the largest, and of the next as few as it takes.
+        (6, &[1, 3, 4, 5, 6, 7]),
+    ];
+    for (count, expected) in wishes {
+        let renter = Renter::new(&fleet);
+        let slots = renter.reserves(count).await.expect("there is room");
+        let indexes: Vec<u32> = slots.iter().map(|slot| slot.slot_index).collect();
+        assert_eq!(indexes, expected, "of a wish for {count}");
+        assert_eq!(renter.gives_back().await, expected.len());
+    }
+    let too_many = Renter::new(&fleet).reserves(9).await;
+    assert_eq!(too_many.expect_err("there are eight"), Code::SlotUnavailable);
+    town.end().await;
+}
