@@ -8,6 +8,7 @@ function machine_fits(node,text,integer) a46bf2e03b550c441ada0521f2988bac
 function machine_is_clean() a3e6483cad5f93505615d6ef3874eba0
 function machine_is_cleaned_by_proof() d3df8b961f719d284c660f2ab6e8dc5c
 function project_keeps_owner() 975c29ad7aaa4a7ff325997376949653
+function slot_changes_room() 2cba2215ba362bee608b98ba25c378f0
 function slot_fits(slot,text,bigint,bigint,bigint,boolean) 01f2650167c122d51e2a60f4474d6fd7
 grant delete, insert, select on browser_session to gpuaas_app
 grant delete, insert, select on idempotency to gpuaas_app
@@ -53,6 +54,7 @@ grant select on allocation_transition to gpuaas_app
 grant select on audit to gpuaas_sealer
 grant select on audit_head to gpuaas_app
 grant select on audit_seal to gpuaas_app
+grant select on node_room to gpuaas_app
 grant select on quota to gpuaas_app
 grant select on schema_migration to gpuaas_app
 grant select on slot_dirt to gpuaas_app
@@ -460,6 +462,15 @@ table node_held constraint node_held_node_id_fkey FOREIGN KEY (node_id) REFERENC
 table node_held constraint node_held_pkey PRIMARY KEY (node_id)
 table node_held index CREATE UNIQUE INDEX node_held_pkey ON public.node_held USING btree (node_id)
 table node_held owner gpuaas_owner
+table node_room column free integer not null
+table node_room column gpu_model text not null
+table node_room column node_id uuid not null
+table node_room constraint node_room_free_check CHECK ((free >= 0))
+table node_room constraint node_room_node_id_fkey FOREIGN KEY (node_id) REFERENCES node(id)
+table node_room constraint node_room_pkey PRIMARY KEY (node_id, gpu_model)
+table node_room index CREATE INDEX node_room_by_free ON public.node_room USING btree (gpu_model, free, node_id) WHERE (free > 0)
+table node_room index CREATE UNIQUE INDEX node_room_pkey ON public.node_room USING btree (node_id, gpu_model)
+table node_room owner gpuaas_owner
 table node_session column id uuid not null
 table node_session column node_id uuid not null
 table node_session column opened_at timestamp with time zone not null
@@ -913,3 +924,4 @@ trigger CREATE TRIGGER allocation_slot_is_leased BEFORE INSERT ON public.allocat
 trigger CREATE TRIGGER machine_dirt_ends_once BEFORE UPDATE ON public.machine_dirt FOR EACH ROW EXECUTE FUNCTION machine_dirt_ends_once()
 trigger CREATE TRIGGER machine_is_clean BEFORE INSERT ON public.lease FOR EACH ROW WHEN ((new.slot_id IS NULL)) EXECUTE FUNCTION machine_is_clean()
 trigger CREATE TRIGGER project_keeps_owner AFTER DELETE OR UPDATE ON public.project_member FOR EACH ROW EXECUTE FUNCTION project_keeps_owner()
+trigger CREATE TRIGGER slot_changes_room AFTER INSERT OR DELETE OR UPDATE OF state, fault, gpu ON public.slot FOR EACH ROW EXECUTE FUNCTION slot_changes_room()

@@ -30,7 +30,7 @@ pub struct SkuRow {
     pub created_at: OffsetDateTime,
     pub price_micro_per_hour: i64,
     pub currency: String,
-    /// Slots, or whole machines, that nobody has.
+    /// How many could be rented now, counted on five nodes at most.
     pub free: i64,
 }
 
@@ -65,19 +65,22 @@ impl SkuRow {
     }
 }
 
+// How many of it could be rented now. People are told `5+` at most, so no more than five nodes are counted.
 macro_rules! select_sku {
     ($rest:literal) => {
         select_sku!(
             "case when s.kind = 'slice' then
-                 (select coalesce(sum(free / s.slots), 0)::bigint from (
-                      select count(*) as free from slot f join node n on n.id = f.node_id
-                      where f.state = 'free' and f.fault is null and n.state = 'ready' and n.mode = 'slice'
-                        and slot_fits(f, s.gpu_model, ceil(s.vcpu::numeric / s.slots)::bigint,
-                                      ceil(s.memory_mib::numeric / s.slots)::bigint,
-                                      ceil(s.nvme_gib::numeric / s.slots)::bigint, s.fabric)
-                      group by f.node_id) as nodes)
-             else (select count(*) from node n where n.mode = 'machine' and n.state = 'ready'
-                     and machine_fits(n, s.gpu_model, s.gpu_count)) end",
+                 (select coalesce(sum(fit / s.slots), 0)::bigint from (
+                      select fit from node_room r join node n on n.id = r.node_id cross join lateral (
+                          select count(*) as fit from slot f where f.node_id = r.node_id and f.state = 'free' and f.fault is null
+                            and slot_fits(f, s.gpu_model, ceil(s.vcpu::numeric / s.slots)::bigint,
+                                          ceil(s.memory_mib::numeric / s.slots)::bigint,
+                                          ceil(s.nvme_gib::numeric / s.slots)::bigint, s.fabric)) fitting
+                      where r.gpu_model = lower(s.gpu_model) and r.free > 0 and r.free >= s.slots and n.state = 'ready'
+                        and n.mode = 'slice' and fit >= s.slots limit 5) as nodes)
+             else (select count(*) from (
+                 select from node n where n.mode = 'machine' and n.state = 'ready' and machine_fits(n, s.gpu_model, s.gpu_count)
+                 limit 5) as nodes) end",
             $rest
         )
     };

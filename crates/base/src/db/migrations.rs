@@ -34,4 +34,5 @@ migrations! {
     19 = "0019_sign_in",
     20 = "0020_names",
     21 = "0021_progress",
+    22 = "0022_room",
 }

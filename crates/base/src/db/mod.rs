@@ -80,11 +80,8 @@ impl Db {
                 })
         };
         let read_only = options.clone().options([("default_transaction_read_only", "on")]);
-        // What writes finds its rows by key, whatever the key is: one plan serves. Lists are read with many filters, and
-        // are planned for those that are there.
-        let planned_once = options.clone().options([("plan_cache_mode", "force_generic_plan")]);
         Self {
-            writer: pool(writers).connect_lazy_with(planned_once),
+            writer: pool(writers).connect_lazy_with(options.clone()),
             reader: pool(readers).connect_lazy_with(read_only),
             options: Arc::new(options),
             clock,

@@ -17,8 +17,13 @@ use crate::EXE;
 const FILL: &str = "
     alter table allocation disable trigger user;
     insert into node (id, name, state, state_since, mode, created_at, last_probe_at)
-    select gen_random_uuid(), 'n-' || n, 'drained', now(), 'slice', now() - n * interval '1 minute', now()
+    select gen_random_uuid(), 'n-' || n, case when n % 2 = 0 then 'ready' else 'drained' end, now(), 'slice', now() - n * interval '1 minute', now()
     from generate_series(1, 10000) n;
+    insert into slot (id, node_id, slot_index, pci_address, nvme_device, nvme_serial, nvme_wwn, nvme_size_bytes, vcpu_count,
+        memory_mib, mac_address, private_ip, gpu, baseline, seen_at, approved_at, state, state_since, created_at)
+    select gen_random_uuid(), n.id, i, 'p' || i, 'd', 's' || i, 'w', 4000000000000, 16, 65536, 'm', 'a', '{\"model\": \"H100\"}', '{}',
+        now(), now(), 'free', now(), now()
+    from node n, generate_series(1, 3) i where i <= 1 + length(n.name) % 3;
     insert into allocation (id, project_id, kind, sku_id, sku_version, slots, rate_micro_per_hour, currency, creator_id,
         request, node_id, intent_sha256, state, state_since, state_reason, state_by, correlation_id, created_at, ended_at)
     select gen_random_uuid(), (array(select id from project order by created_at))[1 + (n % 20 = 0)::int], 'slice', s.id, 1, 1,
@@ -45,6 +50,21 @@ async fn plan_of_nodes(conn: &mut PgConnection, state: Option<&str>) -> String {
         .bind(None::<OffsetDateTime>)
         .bind(None::<Uuid>)
         .bind(51_i64)
+        .fetch_all(conn)
+        .await
+        .expect("a plan");
+    lines.join("\n")
+}
+
+/// Whoever rents is led to a few nodes by the counts, in their order, and looks at the slots of those only.
+async fn plan_of_renting(conn: &mut PgConnection) -> String {
+    let lines: Vec<String> = sqlx::query_scalar(AssertSqlSafe(format!("explain {}", fleet::slot::lease::OF_MODEL)))
+        .bind("H100")
+        .bind(1_i64)
+        .bind(1_i64)
+        .bind(1_i64)
+        .bind(false)
+        .bind(2_i64)
         .fetch_all(conn)
         .await
         .expect("a plan");
@@ -100,6 +120,11 @@ async fn nobody_reads_everything_to_find_something() {
             "{state:?}: {plan}"
         );
     }
+    let plan = plan_of_renting(&mut conn).await;
+    assert!(
+        plan.contains("using node_room_by_free") && !plan.contains("Seq Scan") && !plan.contains("Sort"),
+        "{plan}"
+    );
     let skus: Page<SkuView> = tenant.get("/v1/skus").await.expect("skus");
     assert_eq!(skus.items.len(), 1);
     // Sessions tell what they have read a little later; what was found by indexes has then been told, too.

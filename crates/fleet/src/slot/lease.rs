@@ -25,39 +25,79 @@ pub struct Wanted<'a> {
     pub fabric: bool,
 }
 
-/// Reserves slots of one node for an allocation, on the node with the fewest to spare that has enough. One that somebody
-/// else is busy with is waited for only when there is no other: whoever asks at the same time finds the same first node.
+/// How often the fleet is looked through: others may take all that was found before we get there.
+const LOOKS: usize = 5;
+
+/// Nodes with enough slots that would do, those with the fewest to spare first, so that large wishes still find theirs. The
+/// counts of `node_room` lead to them; only the slots of the few that are returned are looked at.
+macro_rules! candidates {
+    ($room:literal) => {
+        concat!(
+            "select r.node_id from ",
+            $room,
+            " r join node n on n.id = r.node_id
+             where r.free > 0 and r.free >= $6 and n.state = 'ready' and n.mode = 'slice'
+               and (select count(*) from slot s where s.node_id = r.node_id and s.state = 'free' and s.fault is null
+                      and slot_fits(s, $1, $2, $3, $4, $5)) >= $6
+             order by r.free, r.node_id limit 20"
+        )
+    };
+}
+
+pub const OF_MODEL: &str = candidates!("(select * from node_room where gpu_model = lower($1))");
+const OF_ANY: &str = candidates!("(select node_id, sum(free) as free from node_room group by node_id)");
+
+/// Reserves slots of one node for an allocation, on the node with the fewest to spare that has enough.
 pub async fn reserve(change: &mut Change, allocation: AllocationId, wanted: &Wanted<'_>) -> Answer<Vec<SlotRow>> {
-    let mut nodes: Vec<Uuid> = sqlx::query_scalar(
-        "select s.node_id from slot s join node n on n.id = s.node_id
-         where n.state = 'ready' and n.mode = 'slice' and s.state = 'free' and s.fault is null
-           and slot_fits(s, $1, $2, $3, $4, $5)
-         group by s.node_id having count(*) >= $6 order by count(*), s.node_id limit 20",
-    )
-    .bind(wanted.gpu_model)
-    .bind(wanted.vcpu)
-    .bind(wanted.memory_mib)
-    .bind(wanted.nvme_gib)
-    .bind(wanted.fabric)
-    .bind(i64::from(wanted.count))
-    .fetch_all(change.conn())
-    .await?;
     sqlx::query("savepoint nothing_found").execute(change.conn()).await?;
+    for _ in 0..LOOKS {
+        let nodes = candidates(change, wanted).await?;
+        if nodes.is_empty() {
+            break;
+        }
+        if let Some(slots) = reserve_among(change, allocation, nodes, wanted).await? {
+            return Ok(slots);
+        }
+    }
+    let what = format!("no ready node has {} free slots that fit", wanted.count);
+    Err(ApiError::new(Code::SlotUnavailable).message(what))
+}
+
+async fn candidates(change: &mut Change, wanted: &Wanted<'_>) -> sqlx::Result<Vec<Uuid>> {
+    let statement = if wanted.gpu_model.is_some() { OF_MODEL } else { OF_ANY };
+    sqlx::query_scalar(statement)
+        .bind(wanted.gpu_model)
+        .bind(wanted.vcpu)
+        .bind(wanted.memory_mib)
+        .bind(wanted.nvme_gib)
+        .bind(wanted.fabric)
+        .bind(i64::from(wanted.count))
+        .fetch_all(change.conn())
+        .await
+}
+
+/// A node that somebody else is busy with is waited for only when there is no other: whoever asks at the same time finds
+/// the same first node.
+async fn reserve_among(
+    change: &mut Change,
+    allocation: AllocationId,
+    mut nodes: Vec<Uuid>,
+    wanted: &Wanted<'_>,
+) -> Answer<Option<Vec<SlotRow>>> {
     while let Some(row) = node::store::lock_first(change, &nodes).await? {
         if let Some(slots) = reserve_of(change, allocation, &row, wanted).await? {
-            return Ok(slots);
+            return Ok(Some(slots));
         }
         nodes.retain(|id| *id != row.id().uuid());
         let_go(change).await?;
     }
     for id in nodes {
         if let Some(slots) = reserve_on(change, allocation, id.into(), wanted).await? {
-            return Ok(slots);
+            return Ok(Some(slots));
         }
         let_go(change).await?;
     }
-    let what = format!("no ready node has {} free slots that fit", wanted.count);
-    Err(ApiError::new(Code::SlotUnavailable).message(what))
+    Ok(None)
 }
 
 /// A node that has nothing for us is not held while we wait for another: somebody who has that one may want this.

@@ -7,6 +7,7 @@ use std::sync::Mutex;
 use base::testing::eventually;
 use fleet::slot::lease;
 use model::id::AllocationId;
+use sqlx::PgPool;
 
 use super::renter::Renter;
 use super::*;
@@ -60,7 +61,69 @@ async fn a_thousand_reservations_of_eight_slots_never_meet() {
             .expect("readable");
     assert_eq!(open, 0, "of {leases} leases");
     assert!(leases >= i64::from(given));
+    assert_eq!(miscounted(pool).await, 0);
     assert_eq!(states(&slots(&town, puppet.id()).await), [SlotState::Free; 8]);
+    town.end().await;
+}
+
+/// Nodes and GPUs of which `node_room` has another number than there are slots to be had.
+async fn miscounted(pool: &PgPool) -> i64 {
+    sqlx::query_scalar(
+        "select count(*) from (
+             select node_id, lower(gpu ->> 'model') as gpu_model, count(*)::int as free from slot
+             where state = 'free' and fault is null group by 1, 2) there
+         full join (select * from node_room where free > 0) counted using (node_id, gpu_model, free)
+         where there.node_id is null or counted.node_id is null",
+    )
+    .fetch_one(pool)
+    .await
+    .expect("a count")
+}
+
+/// The count follows whatever happens to a slot, and nobody but the database writes it.
+#[tokio::test]
+async fn what_a_node_has_to_give_is_counted_by_the_database() {
+    let town = town().await;
+    let puppet = Puppet::of_slices(&town, "a").await;
+    puppet.in_service(&town).await;
+    let fleet = town.fleet().await;
+    let app = fleet.app.db.bookkeeping();
+    let free = async || -> Vec<i32> {
+        let counts = sqlx::query_scalar("select free from node_room order by gpu_model").fetch_all(app);
+        counts.await.expect("readable")
+    };
+    assert_eq!(free().await, [8]);
+    let steps = [
+        (
+            "update slot set fault = 'x', fault_detail = 'y', fault_since = now() where slot_index < 3",
+            vec![5],
+        ),
+        (
+            "update slot set gpu = jsonb_set(gpu, '{model}', '\"A\"') where slot_index in (2, 3)",
+            vec![1, 4],
+        ),
+        (
+            "update slot set fault = null, fault_detail = null, fault_since = null",
+            vec![2, 6],
+        ),
+        ("update slot set blockers = '[]', version = version + 1", vec![2, 6]),
+    ];
+    for (statement, counts) in steps {
+        sqlx::query(statement).execute(app).await.expect(statement);
+        assert_eq!(free().await, counts, "{statement}");
+        assert_eq!(miscounted(app).await, 0, "{statement}");
+    }
+    for statement in [
+        "update node_room set free = 9",
+        "delete from node_room",
+        "insert into node_room select * from node_room",
+    ] {
+        let refused = sqlx::query(statement).execute(app).await.expect_err(statement);
+        let code = refused
+            .as_database_error()
+            .and_then(|error| error.code().map(|code| code.into_owned()));
+        assert_eq!(code.as_deref(), Some("42501"), "{statement}: {refused}");
+    }
     town.end().await;
 }
 
