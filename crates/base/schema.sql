@@ -8,8 +8,9 @@ function machine_fits(node,text,integer) a46bf2e03b550c441ada0521f2988bac
 function machine_is_clean() a3e6483cad5f93505615d6ef3874eba0
 function machine_is_cleaned_by_proof() d3df8b961f719d284c660f2ab6e8dc5c
 function project_keeps_owner() 975c29ad7aaa4a7ff325997376949653
-function slot_changes_room() 2cba2215ba362bee608b98ba25c378f0
+function slot_changes_room() d5f0e32874d82071bff2c4f3d37d7b1b
 function slot_fits(slot,text,bigint,bigint,bigint,boolean) 01f2650167c122d51e2a60f4474d6fd7
+function slot_to_be_had(slot) 142a38e26145b7ceac6dd569dd8fc79f
 grant delete, insert, select on browser_session to gpuaas_app
 grant delete, insert, select on idempotency to gpuaas_app
 grant delete, insert, select on outbox to gpuaas_app
@@ -466,7 +467,6 @@ table node_room column free integer not null
 table node_room column gpu_model text not null
 table node_room column node_id uuid not null
 table node_room constraint node_room_free_check CHECK ((free >= 0))
-table node_room constraint node_room_node_id_fkey FOREIGN KEY (node_id) REFERENCES node(id)
 table node_room constraint node_room_pkey PRIMARY KEY (node_id, gpu_model)
 table node_room index CREATE INDEX node_room_by_free ON public.node_room USING btree (gpu_model, free, node_id) WHERE (free > 0)
 table node_room index CREATE UNIQUE INDEX node_room_pkey ON public.node_room USING btree (node_id, gpu_model)

@@ -22,8 +22,6 @@ use crate::slot::store as slots;
 use crate::task::{self, claim, enqueue_probe, retention, store as tasks};
 use crate::{image, trust};
 
-/// How long a slot may be on its way before it is said that nobody tends to it.
-const UNTENDED_S: i64 = 300;
 /// Between two looks at a busy queue.
 const LOOK_PAUSE: Duration = Duration::from_millis(2);
 
@@ -193,7 +191,7 @@ async fn retention_loop(fleet: Fleet) {
 async fn slot_loop(fleet: Fleet) {
     let mut told: HashSet<(Uuid, OffsetDateTime)> = HashSet::new();
     while fleet.running(tokio::time::sleep(Duration::from_secs(10))).await {
-        let before = fleet.app.clock.now().plus_s(-UNTENDED_S);
+        let before = fleet.app.clock.now().plus_s(-slots::UNTENDED_S);
         match slots::untended(fleet.app.db.read(), before).await {
             Ok(now) => {
                 told.retain(|known| now.contains(known));

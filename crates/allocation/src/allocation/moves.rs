@@ -52,7 +52,7 @@ impl<'a> Because<'a> {
     }
 }
 
-/// Enters a state; the row is locked, and must be looked at again before it is used for anything else.
+/// Enters a state. The row is locked; what it says of state and version is over after this.
 pub async fn enter(change: &mut Change, row: &AllocationRow, to: AllocationState, because: &Because<'_>) -> Answer<()> {
     let at = change.at();
     let deadline = deadline_s(to).map(|seconds| OffsetDateTime::from(at.plus_s(seconds)));

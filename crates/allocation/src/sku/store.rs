@@ -45,7 +45,7 @@ impl SkuRow {
         let of_each = |all: i64| all / slots + i64::from(all % slots > 0);
         Wanted {
             count: self.slots.unsigned_abs(),
-            gpu_model: Some(&self.gpu_model),
+            gpu_model: &self.gpu_model,
             vcpu: of_each(self.vcpu.into()),
             memory_mib: of_each(self.memory_mib),
             nvme_gib: of_each(self.nvme_gib),

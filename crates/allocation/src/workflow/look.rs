@@ -32,6 +32,7 @@ struct Row {
 
 pub(super) async fn look(db: &PgPool, id: AllocationId) -> Answer<Seen> {
     let [makes, takes_away] = operations(id);
+    // By issue first: no index has that order, so that no plan walks all tasks from the youngest on.
     let row: Option<Row> = sqlx::query_as(
         "select a.kind, a.state, a.cancel_asked_at is not null as cancelled,
                 made.id as made_by, made.state as made_state, made.code as made_code, made.detail as made_detail,
@@ -40,9 +41,9 @@ pub(super) async fn look(db: &PgPool, id: AllocationId) -> Answer<Seen> {
                  where l.allocation_id = a.id and l.ended_at is null) as only_promised
          from allocation a
          left join lateral (select t.id, t.state, t.code, t.detail from task t where t.op_id = any($2)
-                            order by t.created_at desc, t.issue desc limit 1) made on true
+                            order by t.issue desc, t.created_at desc limit 1) made on true
          left join lateral (select t.id, t.state, t.code, t.detail from task t where t.op_id = any($3)
-                            order by t.created_at desc, t.issue desc limit 1) taken on true
+                            order by t.issue desc, t.created_at desc limit 1) taken on true
          where a.id = $1",
     )
     .bind(id.uuid())

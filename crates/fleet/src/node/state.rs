@@ -172,6 +172,15 @@ pub async fn unquarantine(change: &mut Change, row: &NodeRow, reason: &str) -> A
 /// Gone for good: no certificate works, nothing that was asked of it will come.
 pub async fn remove(change: &mut Change, row: &NodeRow, reason: &str) -> Answer<()> {
     let at = change.at();
+    // A tenant whose node nobody knows any more could never be told that what they had is gone, or wiped.
+    let leases = slot::lease::open_on(change, row.id()).await?;
+    if leases > 0 {
+        let what =
+            format!("tenants have {leases} of its slots, or all of it: release those first, or force their release");
+        return Err(ApiError::new(Code::StateConflict)
+            .message(what)
+            .hint(format!("gpuaas slot list --node {}", row.name)));
+    }
     certificates::revoke_all(change.conn(), row.id(), None, "node removed", at).await?;
     tasks::lose(change, row.id(), None).await?;
     enter(change, row, NodeState::Removed, reason).await

@@ -136,7 +136,7 @@ pub(super) async fn quarantine(change: &mut Change, slot: &SlotRow, reason: &str
         SlotState::Quarantined => Ok(()),
         SlotState::Free => state::quarantine(change, slot, Code::SlotQuarantined, reason).await,
         // Its release came to nothing: a wipe by an operator's word is what is left.
-        SlotState::Releasing if slot.is_untended()? => {
+        SlotState::Releasing if slot.is_untended(change.at())? => {
             state::quarantine(change, slot, Code::SlotQuarantined, reason).await
         }
         SlotState::Reserved | SlotState::Leased | SlotState::Releasing => {

@@ -46,7 +46,8 @@ pub(crate) async fn landed(
         let proved = prove(change, &slot, task, result, nonce).await?;
         let good_end = match task_type {
             TaskType::VmRelease => to == TaskState::Succeeded && proved.is_some_and(|proof| proof.kind == "wipe"),
-            _ => proved.is_some(),
+            // Its undo did not come to its end, or the host says that it is another's: a proof about the disk is not all.
+            _ => proved.is_some() && !matches!(result.code, Some(Code::Stuck | Code::SlotLeased)),
         };
         match proved {
             Some(proof) if good_end => {

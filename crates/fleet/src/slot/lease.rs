@@ -17,8 +17,7 @@ use crate::node::{self, NodeRow};
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Wanted<'a> {
     pub count: u32,
-    /// Any, unless told.
-    pub gpu_model: Option<&'a str>,
+    pub gpu_model: &'a str,
     pub vcpu: i64,
     pub memory_mib: i64,
     pub nvme_gib: i64,
@@ -28,24 +27,17 @@ pub struct Wanted<'a> {
 /// How often the fleet is looked through: others may take all that was found before we get there.
 const LOOKS: usize = 5;
 
-/// Nodes with enough slots that would do, those with the fewest to spare first, so that large wishes still find theirs. The
-/// counts of `node_room` lead to them; only the slots of the few that are returned are looked at.
-macro_rules! candidates {
-    ($room:literal) => {
-        concat!(
-            "select r.node_id from ",
-            $room,
-            " r join node n on n.id = r.node_id
-             where r.free > 0 and r.free >= $6 and n.state = 'ready' and n.mode = 'slice'
-               and (select count(*) from slot s where s.node_id = r.node_id and s.state = 'free' and s.fault is null
-                      and slot_fits(s, $1, $2, $3, $4, $5)) >= $6
-             order by r.free, r.node_id limit 20"
-        )
-    };
-}
-
-pub const OF_MODEL: &str = candidates!("(select * from node_room where gpu_model = lower($1))");
-const OF_ANY: &str = candidates!("(select node_id, sum(free) as free from node_room group by node_id)");
+/// Nodes with enough slots that would do, those with the fewest of that GPU to spare first, so that large wishes still find
+/// theirs. The counts of `node_room` lead to them. Whether a node gives out anything is asked before its slots are looked
+/// at: `case` keeps that order, a join would not.
+pub const CANDIDATES: &str = "
+    select r.node_id from node_room r
+    where r.gpu_model = lower($1) and r.free > 0 and r.free >= $6
+      and case when (select n.state = 'ready' and n.mode = 'slice' from node n where n.id = r.node_id)
+               then (select count(*) from slot s where s.node_id = r.node_id and s.state = 'free' and s.fault is null
+                       and slot_fits(s, $1, $2, $3, $4, $5)) >= $6
+               else false end
+    order by r.free, r.node_id limit 20";
 
 /// Reserves slots of one node for an allocation, on the node with the fewest to spare that has enough.
 pub async fn reserve(change: &mut Change, allocation: AllocationId, wanted: &Wanted<'_>) -> Answer<Vec<SlotRow>> {
@@ -64,8 +56,7 @@ pub async fn reserve(change: &mut Change, allocation: AllocationId, wanted: &Wan
 }
 
 async fn candidates(change: &mut Change, wanted: &Wanted<'_>) -> sqlx::Result<Vec<Uuid>> {
-    let statement = if wanted.gpu_model.is_some() { OF_MODEL } else { OF_ANY };
-    sqlx::query_scalar(statement)
+    sqlx::query_scalar(CANDIDATES)
         .bind(wanted.gpu_model)
         .bind(wanted.vcpu)
         .bind(wanted.memory_mib)
@@ -91,8 +82,10 @@ async fn reserve_among(
         nodes.retain(|id| *id != row.id().uuid());
         let_go(change).await?;
     }
-    for id in nodes {
-        if let Some(slots) = reserve_on(change, allocation, id.into(), wanted).await? {
+    for id in nodes.into_iter().map(NodeId::from) {
+        if let Some(row) = node::store::lock(change, id).await?
+            && let Some(slots) = reserve_of(change, allocation, &row, wanted).await?
+        {
             return Ok(Some(slots));
         }
         let_go(change).await?;
@@ -106,17 +99,7 @@ async fn let_go(change: &mut Change) -> sqlx::Result<()> {
     undone.await.map(drop)
 }
 
-/// The same on one node; none if it has fewer by now.
-pub async fn reserve_on(
-    change: &mut Change,
-    allocation: AllocationId,
-    node: NodeId,
-    wanted: &Wanted<'_>,
-) -> Answer<Option<Vec<SlotRow>>> {
-    let row = node::state::lock(change, node).await?;
-    reserve_of(change, allocation, &row, wanted).await
-}
-
+/// Of a node that is locked; none if it has fewer by now, or gives out nothing any more.
 async fn reserve_of(
     change: &mut Change,
     allocation: AllocationId,

@@ -172,9 +172,10 @@ async fn viewed(fleet: &Fleet, rows: Vec<SlotRow>) -> Answer<Vec<SlotView>> {
     let held: HashMap<_, _> = held.into_iter().map(|row| (row.node_id, row)).collect();
     let guests = telemetry::of_allocations(pool, &allocations).await?;
     let guests: HashMap<_, _> = guests.into_iter().map(|row| (Some(row.allocation_id), row)).collect();
+    let now = fleet.app.clock.now();
     let views = rows.into_iter().map(|row| {
         let (held, guest) = (held.get(&row.node_id), guests.get(&row.allocation_id));
-        view::view(row, held, guest)
+        view::view(row, held, guest, now)
     });
     views.collect()
 }

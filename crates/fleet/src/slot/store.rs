@@ -13,6 +13,9 @@ use uuid::Uuid;
 
 use super::lease::Wanted;
 
+/// How long a slot may be on its way without a task before somebody has to look.
+pub(crate) const UNTENDED_S: i64 = 300;
+
 #[derive(Clone, Debug, sqlx::FromRow)]
 pub struct SlotRow {
     pub id: Uuid,
@@ -57,7 +60,7 @@ pub struct SlotRow {
     pub quarantine_reason: Option<String>,
     pub quarantine_since: Option<OffsetDateTime>,
     pub wiped_at: Option<OffsetDateTime>,
-    /// The latest task about it, while it is on its way in or out.
+    /// The latest task about it since it is on its way in or out.
     pub last_task: Option<Uuid>,
     pub last_task_state: Option<String>,
     pub last_task_code: Option<String>,
@@ -87,14 +90,16 @@ impl SlotRow {
         Ok(self.state()?.in_service() && self.disk_gone_at.is_none())
     }
 
-    /// On its way in or out, and no node has a task about it or will be given one.
-    pub fn is_untended(&self) -> Answer<bool> {
+    /// On its way in or out, and no node has a task about it or will be given one. One that was promised a moment ago is
+    /// about to be asked for.
+    pub fn is_untended(&self, now: Timestamp) -> Answer<bool> {
         let moving = matches!(self.state()?, SlotState::Reserved | SlotState::Releasing);
-        let open = self
-            .last_task_state
-            .as_deref()
-            .and_then(|state| state.parse::<TaskState>().ok());
-        Ok(moving && open.is_none_or(TaskState::is_end))
+        let task = self.last_task_state.as_deref().map(str::parse::<TaskState>);
+        Ok(moving
+            && match task {
+                Some(state) => state.is_ok_and(TaskState::is_end),
+                None => now.since_ms(self.state_since.into()) >= UNTENDED_S * 1000,
+            })
     }
 
     /// None where another release wrote another shape.
@@ -150,6 +155,7 @@ macro_rules! select_slot {
              left join lateral (
                  select t.id as last_task, t.state as last_task_state, t.code as last_task_code, t.ended_at as last_task_ended_at
                  from task t where s.state in ('reserved', 'releasing') and t.node_id = s.node_id and s.id = any(t.slots)
+                   and t.created_at >= s.state_since
                  order by t.seq desc limit 1) w on true ",
             $rest
         )

@@ -2,19 +2,25 @@
 
 use base::http::{Answer, ApiError};
 use model::api::{SlotFault, SlotProofView, SlotQuarantine, SlotView, Waiting};
-use model::id::TaskId;
+use model::id::{AllocationId, TaskId};
 use model::signal::Code;
 use model::state::SlotState;
+use model::time::Timestamp;
 
 use super::store::{ProofRow, SlotRow};
 use crate::held::{self, HeldRow};
 use crate::telemetry::{self, TelemetryRow};
 
-pub(super) fn view(row: SlotRow, held: Option<&HeldRow>, guest: Option<&TelemetryRow>) -> Answer<SlotView> {
+pub(super) fn view(
+    row: SlotRow,
+    held: Option<&HeldRow>,
+    guest: Option<&TelemetryRow>,
+    now: Timestamp,
+) -> Answer<SlotView> {
     let state = row.state()?;
     let signed = row.as_signed()?;
     Ok(SlotView {
-        waiting: waiting(&row, state).or_else(|| held::waiting(held?, &row.node_name, Some(row.id()))),
+        waiting: waiting(&row, state, now).or_else(|| held::waiting(held?, &row.node_name, Some(row.id()))),
         held: held.and_then(|held| held::on_slot(held, row.id())),
         telemetry: guest.and_then(telemetry::view),
         id: row.id(),
@@ -70,7 +76,7 @@ fn quarantine(row: &SlotRow) -> Option<SlotQuarantine> {
     })
 }
 
-fn waiting(row: &SlotRow, state: SlotState) -> Option<Waiting> {
+fn waiting(row: &SlotRow, state: SlotState, now: Timestamp) -> Option<Waiting> {
     let id = row.id();
     let since = row.state_since;
     let (reason, since, verb) = match state {
@@ -96,16 +102,24 @@ fn waiting(row: &SlotRow, state: SlotState) -> Option<Waiting> {
                 verb.unwrap_or_else(|| format!("gpuaas slot show {id}")),
             )
         }
-        SlotState::Reserved if row.is_untended().unwrap_or(true) => (
+        SlotState::Reserved if row.is_untended(now).unwrap_or(true) => (
             untended(row, "its allocation has not begun to be made"),
             row.last_task_ended_at.unwrap_or(since),
             format!("gpuaas slot unreserve {id} --reason untended"),
         ),
-        SlotState::Releasing if row.is_untended().unwrap_or(true) => (
+        SlotState::Releasing if row.is_untended(now).unwrap_or(true) => (
             untended(row, "its release has not been asked for"),
             row.last_task_ended_at.unwrap_or(since),
             format!("gpuaas slot quarantine {id} --reason untended"),
         ),
+        SlotState::Reserved if row.last_task.is_none() => {
+            let allocation = row.allocation_id.map(AllocationId::from);
+            (
+                "its allocation is about to be made".to_owned(),
+                since,
+                allocation.map_or_else(|| watch(row), |id| format!("gpuaas allocation show {id}")),
+            )
+        }
         SlotState::Reserved => ("its VM is being made".to_owned(), since, watch(row)),
         SlotState::Releasing => ("its VM is taken away and its disk wiped".to_owned(), since, watch(row)),
         SlotState::Quarantined if row.disk_gone_at.is_some() => (

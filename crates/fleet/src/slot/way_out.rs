@@ -19,7 +19,8 @@ use super::store::SlotRow;
 pub(super) async fn give_back(change: &mut Change, slot: &SlotRow) -> Answer<()> {
     let allocation = slot.allocation_id.map(AllocationId::from);
     match allocation.filter(|_| slot.state == SlotState::Reserved.as_str()) {
-        Some(allocation) if slot.is_untended()? => lease::unreserve(change, allocation).await.map(drop),
+        Some(allocation) if slot.is_untended(change.at())? => lease::unreserve(change, allocation).await.map(drop),
+        Some(_) if slot.last_task.is_none() => Err(conflict(slot, "its allocation is about to be made")),
         Some(_) => Err(conflict(slot, "a task about it is on its way; cancel that first")),
         None => Err(conflict(slot, "only what is reserved can be given back")),
     }

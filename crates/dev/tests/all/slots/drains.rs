@@ -58,3 +58,23 @@ async fn a_drained_node_comes_back_only_as_it_was_approved() {
     assert_eq!(code(&mode.expect_err("slots are held")), Code::ModeConflict);
     town.end().await;
 }
+
+/// Nobody would ever hear of what they had, and nobody would wipe it.
+#[tokio::test]
+async fn a_node_that_tenants_have_something_of_is_not_removed() {
+    let town = town().await;
+    let puppet = Puppet::of_slices(&town, "a").await;
+    let fleet = town.fleet().await;
+    puppet.in_service(&town).await;
+    let tenant = Renter::new(&fleet);
+    tenant.reserves(2).await.expect("two slots");
+    let remove = format!("/v1/nodes/{}/remove", puppet.id());
+    assert_eq!(
+        reasoned(&town, &remove).await.expect_err("somebody's"),
+        Code::StateConflict
+    );
+    assert_ne!(town.show_node(puppet.id()).await.state, NodeState::Removed);
+    assert_eq!(tenant.gives_back().await, 2);
+    reasoned(&town, &remove).await.expect("nobody's");
+    town.end().await;
+}

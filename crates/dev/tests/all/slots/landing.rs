@@ -58,6 +58,7 @@ fn proofs(town: &Town, slot: &Slot, nonce: Nonce) -> Proofs {
 struct Case {
     name: &'static str,
     outcome: Outcome,
+    code: Code,
     spoil: fn(&mut Option<Proofs>),
     ends: SlotState,
 }
@@ -66,60 +67,77 @@ const CASES: &[Case] = &[
     Case {
         name: "never began",
         outcome: Outcome::Refused,
+        code: Code::GuestNotReady,
         spoil: |p| *p = None,
         ends: SlotState::Free,
     },
     Case {
         name: "clean",
         outcome: Outcome::Failed,
+        code: Code::GuestNotReady,
         spoil: |_| {},
         ends: SlotState::Free,
     },
     Case {
         name: "untouched",
         outcome: Outcome::Failed,
-        spoil: |p| {
-            *p = Some(Proofs {
-                disk_untouched: true,
-                wipe: vec![],
-                reset: vec![],
-            })
-        },
+        code: Code::GuestNotReady,
+        spoil: untouched,
         ends: SlotState::Free,
+    },
+    Case {
+        name: "untouched, but its undo is stuck",
+        outcome: Outcome::Failed,
+        code: Code::Stuck,
+        spoil: untouched,
+        ends: SlotState::Quarantined,
+    },
+    Case {
+        name: "untouched, and another's on the host",
+        outcome: Outcome::Failed,
+        code: Code::SlotLeased,
+        spoil: untouched,
+        ends: SlotState::Quarantined,
     },
     Case {
         name: "nothing",
         outcome: Outcome::Failed,
+        code: Code::GuestNotReady,
         spoil: |p| *p = None,
         ends: SlotState::Quarantined,
     },
     Case {
         name: "no reset",
         outcome: Outcome::Failed,
+        code: Code::GuestNotReady,
         spoil: |p| each(p, |p| p.reset.clear()),
         ends: SlotState::Quarantined,
     },
     Case {
         name: "a reset that left the driver",
         outcome: Outcome::Failed,
+        code: Code::GuestNotReady,
         spoil: |p| each(p, |p| p.reset[0].driver = None),
         ends: SlotState::Quarantined,
     },
     Case {
         name: "a marker was found",
         outcome: Outcome::Failed,
+        code: Code::GuestNotReady,
         spoil: |p| each(p, |p| p.wipe[0].markers_found = 1),
         ends: SlotState::Quarantined,
     },
     Case {
         name: "another nonce",
         outcome: Outcome::Failed,
+        code: Code::GuestNotReady,
         spoil: |p| each(p, |p| p.wipe[0].nonce = RELEASE),
         ends: SlotState::Quarantined,
     },
     Case {
         name: "another disk",
         outcome: Outcome::Failed,
+        code: Code::GuestNotReady,
         spoil: |p| {
             each(p, |p| {
                 p.wipe[0].serial = "S6CKNT0W999999".parse().expect("a serial number")
@@ -130,10 +148,19 @@ const CASES: &[Case] = &[
     Case {
         name: "another slot's",
         outcome: Outcome::Failed,
+        code: Code::GuestNotReady,
         spoil: |p| each(p, |p| p.wipe[0].slot_id = SlotId::new()),
         ends: SlotState::Quarantined,
     },
 ];
+
+fn untouched(proofs: &mut Option<Proofs>) {
+    *proofs = Some(Proofs {
+        disk_untouched: true,
+        wipe: vec![],
+        reset: vec![],
+    });
+}
 
 fn each(proofs: &mut Option<Proofs>, change: fn(&mut Proofs)) {
     proofs.iter_mut().for_each(change);
@@ -161,7 +188,7 @@ async fn a_failed_provision_frees_its_slot_only_by_proof() {
         puppet
             .ends(&town, &offered, |result| {
                 result.outcome = case.outcome;
-                result.code = Some(Code::GuestNotReady);
+                result.code = Some(case.code);
                 result.output = None;
                 result.proofs = Some(proofs(&town, &slots[0], Nonce::of_task(task)));
                 if case.outcome == Outcome::Refused {

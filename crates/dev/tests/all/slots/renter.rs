@@ -14,6 +14,9 @@ use model::signal::Code;
 use model::task::slot::Slot;
 use model::task::{Task, vm_provision};
 
+/// Of the host that is played.
+pub(super) const GPU: &str = "H100";
+
 #[derive(Clone)]
 pub(super) struct Renter {
     pub(super) allocation: AllocationId,
@@ -44,6 +47,7 @@ impl Renter {
         let mut change = self.change("allocation.create").await;
         let wanted = lease::Wanted {
             count,
+            gpu_model: GPU,
             ..lease::Wanted::default()
         };
         let slots = lease::reserve(&mut change, self.allocation, &wanted)

@@ -43,12 +43,20 @@ async fn what_was_reserved_for_a_task_that_never_came_is_given_back() {
     let renter = Renter::new(&fleet);
     let rented = renter.reserves(2).await.expect("two slots");
     let id = rented[0].slot_id;
+    let path = format!("/v1/slots/{id}/unreserve");
+    // A moment ago: somebody is about to ask for it, and nobody is told to take it from them.
+    let waiting = slot(&town, id).await.waiting.expect("why");
+    assert!(waiting.verb.contains("allocation show"), "{waiting:?}");
+    assert_eq!(
+        reasoned(&town, &path).await.expect_err("too early"),
+        Code::StateConflict
+    );
+    town.db.clock().advance(301_000);
     let waiting = slot(&town, id).await.waiting.expect("why");
     assert!(waiting.verb.contains("slot unreserve"), "{waiting:?}");
     renter.provisions(puppet.id(), &rented).await.expect("a task");
     let waiting = slot(&town, id).await.waiting.expect("why");
     assert!(waiting.verb.starts_with("gpuaas task show"), "{waiting:?}");
-    let path = format!("/v1/slots/{id}/unreserve");
     assert_eq!(
         reasoned(&town, &path).await.expect_err("on its way"),
         Code::StateConflict
@@ -63,6 +71,10 @@ async fn what_was_reserved_for_a_task_that_never_came_is_given_back() {
     waits(&town, id, |waiting| waiting.reason.contains("expired")).await;
     reasoned(&town, &path).await.expect("given back");
     assert_eq!(states(&slots(&town, puppet.id()).await), [SlotState::Free; 8]);
+    // What an earlier tenant's task came to says nothing about the next one.
+    Renter::new(&fleet).reserves(2).await.expect("the same two");
+    let waiting = slot(&town, id).await.waiting.expect("why");
+    assert!(waiting.verb.contains("allocation show"), "{waiting:?}");
     town.end().await;
 }
 
