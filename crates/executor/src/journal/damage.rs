@@ -194,3 +194,25 @@ fn a_damaged_file_is_cut_or_left_alone() {
     }
     assert!(cases > 100, "{cases} cases");
 }
+
+/// What lies behind the end is looked at to the last byte, however far behind.
+#[test]
+fn a_long_silence_hides_nothing() {
+    const LONG: u64 = 2 << 20;
+    let place = Place::new();
+    let mut journal = Journal::open(&place.0, LONG).expect("new");
+    journal.append(Entry::Claimed(claim(1, 1, None)), at(1)).expect("room");
+    let whole = place.bytes();
+    let far = whole.len() - 4096;
+    let mut bytes = whole.clone();
+    bytes[far] = 1;
+    place.put(&bytes);
+    let again = Journal::open(&place.0, LONG).expect("a torn write is cut");
+    assert_eq!((told(&again), place.bytes() == whole), (told(&journal), true));
+    let lost = frame::encode(journal.next_seq() + 1, 2, b"{}");
+    bytes[far..far + lost.len()].copy_from_slice(&lost);
+    place.put(&bytes);
+    let error = Journal::open(&place.0, LONG).map(drop).expect_err("damaged");
+    assert_eq!(error.code(), Code::JournalCorrupt);
+    assert_eq!(place.bytes(), bytes, "left as it is");
+}

@@ -101,7 +101,7 @@ pub(super) fn scan(bytes: &[u8]) -> Scan<'_> {
 }
 
 /// By the block: most of a journal is unused, and every start looks at all of it.
-fn all_zero(bytes: &[u8]) -> bool {
+pub(super) fn all_zero(bytes: &[u8]) -> bool {
     const ZEROS: [u8; 4096] = [0; 4096];
     bytes.chunks(ZEROS.len()).all(|block| *block == ZEROS[..block.len()])
 }

@@ -16,6 +16,8 @@ use crate::durable;
 const NAME: &str = "journal";
 /// As large as the journal itself: the room that compaction needs is there before the disk is full.
 const SPARE: &str = "journal.spare";
+/// Read at once. It stays in the processor's cache, where sixteen fresh megabytes would not.
+const PIECE: usize = 256 * 1024;
 
 #[derive(Debug)]
 pub(super) struct Tape {
@@ -61,8 +63,7 @@ impl Tape {
         open_sized(&dir.join(SPARE), size)?;
         durable::sync_parent(&dir.join(NAME))?;
         let size = file.metadata()?.len();
-        let mut bytes = Vec::with_capacity(usize::try_from(size).map_err(io::Error::other)?);
-        (&file).take(size).read_to_end(&mut bytes)?;
+        let bytes = read_used(&file, size)?;
         let scan = frame::scan(&bytes);
         let end = scan.end as u64;
         match scan.tail {
@@ -169,6 +170,28 @@ impl Tape {
 
     pub(super) fn used(&self) -> u64 {
         self.end
+    }
+}
+
+/// What the file says, without the zeros behind it: every start looks at all of them, but keeps none.
+fn read_used(file: &File, size: u64) -> io::Result<Vec<u8>> {
+    let mut file = file.take(size);
+    let (mut bytes, mut zeros) = (Vec::new(), 0);
+    let mut piece = vec![0; PIECE];
+    loop {
+        let count = match file.read(&mut piece) {
+            Ok(0) => return Ok(bytes),
+            Ok(count) => count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error),
+        };
+        if frame::all_zero(&piece[..count]) {
+            zeros += count;
+            continue;
+        }
+        bytes.resize(bytes.len() + zeros, 0);
+        zeros = 0;
+        bytes.extend_from_slice(&piece[..count]);
     }
 }
 
