@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use executor::SlicePolicy;
 use host::Holder;
 use host::pretend::{Fault, Hardware, Pretend, Profile, vast};
-use model::id::NodeId;
+use model::id::{AllocationId, NodeId};
 use model::signal::Code;
 use model::task::topology_discover::{Blocker, Output, changes};
 use model::value::Pci;
@@ -245,10 +245,30 @@ fn what_changes_or_hangs_while_we_look_is_told() {
 }
 
 #[test]
-fn a_guest_that_runs_is_no_fault() {
-    let output = on(Profile::H100x8, |h| {
+fn a_guest_that_runs_is_no_fault_and_nobody_is_told_to_switch_off_a_tenants() {
+    let tenant = AllocationId::new();
+    let theirs = tenant.to_string().replace("alloc_", "vm-");
+    for (name, fix) in [
+        ("ada", "virsh shutdown ada"),
+        (&theirs, &format!("allocation release {tenant}")),
+    ] {
+        let output = with_guest(name);
+        let summary = output.candidate_summary;
+        assert_eq!((summary.blockers.len(), summary.schedulable), (0, 8));
+        assert_eq!(codes(&summary.warnings), BTreeSet::from([Code::VfioGroupBusy]));
+        let told = &summary.warnings[0].fix;
+        assert!(
+            told.contains(fix) && told.contains("virsh") == (name == "ada"),
+            "{told}"
+        );
+        assert_eq!(output.gpu_devices[0].vbios_sha256, None, "it is not disturbed");
+    }
+}
+
+fn with_guest(name: &str) -> Output {
+    on(Profile::H100x8, |h| {
         let group = gpu(h).iommu_group.expect("a group");
-        let (program, domain) = ("qemu-system-x86".to_owned(), Some("ada".to_owned()));
+        let (program, domain) = ("qemu-system-x86".to_owned(), Some(name.to_owned()));
         h.holders.insert(
             group,
             vec![Holder {
@@ -257,11 +277,7 @@ fn a_guest_that_runs_is_no_fault() {
                 domain,
             }],
         );
-    });
-    let summary = output.candidate_summary;
-    assert_eq!((summary.blockers.len(), summary.schedulable), (0, 8));
-    assert_eq!(codes(&summary.warnings), BTreeSet::from([Code::VfioGroupBusy]));
-    assert_eq!(output.gpu_devices[0].vbios_sha256, None, "it is not disturbed");
+    })
 }
 
 #[test]

@@ -3,6 +3,7 @@
 
 use host::devices::VFIO_PCI;
 use host::{Function, Holder};
+use model::id::AllocationId;
 use model::signal::Code;
 use model::value::Pci;
 
@@ -120,15 +121,27 @@ fn bind(pci: Pci) -> String {
     )
 }
 
+/// Whose guest it is, by the name that the platform gives to guests. Nobody is told to switch off a tenant's.
+fn tenant(domain: &str) -> Option<AllocationId> {
+    format!("alloc_{}", domain.strip_prefix("vm-")?).parse().ok()
+}
+
 /// A guest that has it is no fault, but who approves should know; anybody else is in the way.
 fn holders(seen: &Seen, gpu: &Function, found: &mut Found) {
     for Holder { pid, program, domain } in seen.holders.get(&gpu.pci).into_iter().flatten() {
         let detail = format!("process {pid} ({program}) has its group open");
         match domain {
-            Some(domain) => {
-                let detail = format!("{detail} for domain {domain}");
-                found.warns(gpu.pci, Code::VfioGroupBusy, detail, format!("virsh shutdown {domain}"));
-            }
+            Some(domain) => match tenant(domain) {
+                Some(allocation) => {
+                    let detail = format!("the guest of {allocation} has it");
+                    let fix = format!("none, unless it should not be there: gpuaas allocation release {allocation}");
+                    found.warns(gpu.pci, Code::VfioGroupBusy, detail, fix);
+                }
+                None => {
+                    let detail = format!("{detail} for domain {domain}");
+                    found.warns(gpu.pci, Code::VfioGroupBusy, detail, format!("virsh shutdown {domain}"));
+                }
+            },
             None => found.blocks(gpu.pci, Code::VfioGroupBusy, detail, format!("kill {pid}")),
         }
     }
