@@ -259,7 +259,7 @@ async fn create(session: &mut Session, wish: Create) -> Result<(), Failure> {
 
 async fn shown(session: &mut Session, client: &Client, document: Value, wait: &Wait) -> Result<(), Failure> {
     if wait.wait {
-        watch::follow(session, client, document, wait.timeout).await
+        watch::until_active(session, client, document, wait.timeout).await
     } else {
         session.out.record(&VIEW, &document)
     }

@@ -20,19 +20,37 @@ use crate::thread;
 const WAIT_S: u64 = 10;
 const PAUSE: Duration = Duration::from_millis(300);
 
-/// Until it is active, or has ended.
+/// Until it is active; whoever has made one wants it, and no end will do.
+pub(super) async fn until_active(
+    session: &mut Session,
+    client: &Client,
+    first: Value,
+    timeout: Duration,
+) -> Result<(), Failure> {
+    let last = until(session, client, first, timeout, is_ready).await?;
+    match state(&last) {
+        Some(AllocationState::Active) => finished(&mut session.out, &last, "active"),
+        _ => Err(ended(&last)),
+    }
+}
+
+/// Until it is active, or has ended. To whoever only looks, that it was given back is an answer.
 pub(super) async fn follow(
     session: &mut Session,
     client: &Client,
     first: Value,
     timeout: Duration,
 ) -> Result<(), Failure> {
-    let ready = |state: AllocationState| state == AllocationState::Active || state.is_end();
-    let last = until(session, client, first, timeout, ready).await?;
+    let last = until(session, client, first, timeout, is_ready).await?;
     match state(&last) {
         Some(AllocationState::Active) => finished(&mut session.out, &last, "active"),
+        Some(AllocationState::Released) => released(&mut session.out, &last),
         _ => Err(ended(&last)),
     }
+}
+
+fn is_ready(state: AllocationState) -> bool {
+    state == AllocationState::Active || state.is_end()
 }
 
 /// Until it has ended, however.
@@ -169,7 +187,23 @@ fn finished(out: &mut Out, seen: &Value, word: &str) -> Result<(), Failure> {
     }
 }
 
-/// An end that nobody wished for, with its own code.
+fn released(out: &mut Out, seen: &Value) -> Result<(), Failure> {
+    thread::show_phases(out, seen)?;
+    match out.format {
+        Format::Json => Ok(()),
+        Format::Name => out.line(&text::plain(text_at(seen, "id"))),
+        Format::Tsv => {
+            out.line("state\treleased")?;
+            out.line(&format!("since\t{}", text::plain(text_at(seen, "state_since"))))
+        }
+        Format::Table => {
+            let age = time_at(seen, "state_since").map(|since| text::age(out.now().since_ms(since)));
+            out.line(&format!("released {} ago", age.unwrap_or_default()))
+        }
+    }
+}
+
+/// An end that nobody wished for, with its own code; without one, it is simply over.
 fn ended(seen: &Value) -> Failure {
     let detail = text_at(seen, "detail");
     let reason = if detail.is_empty() {
@@ -179,7 +213,7 @@ fn ended(seen: &Value) -> Failure {
     };
     let message = format!("{} {}: {reason}", short(seen), text_at(seen, "state"));
     let hint = format!("gpuaas allocation events {}", text_at(seen, "id"));
-    let mut failure = Failure::new(Exit::Error, Code::Internal, message).hint(hint);
+    let mut failure = Failure::new(Exit::Error, Code::StateConflict, message).hint(hint);
     let code = text_at(seen, "code");
     if !code.is_empty() {
         code.clone_into(&mut failure.code);

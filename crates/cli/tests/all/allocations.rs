@@ -1,0 +1,59 @@
+//! Allocations as whoever waits for one sees them.
+
+use serde_json::{Value, json};
+
+use crate::server::{Answer, Server};
+use crate::town::{Home, Said, gpuaas};
+
+const ID: &str = "alloc_0000000000000000000000000g";
+
+/// In this state since a minute after it was made.
+fn allocation(state: &str, revision: i64) -> Value {
+    json!({
+        "id": ID, "name": "n3", "kind": "slice", "sku": "slice.h100.1", "node_name": "sim-a", "simulated": true, "state": state,
+        "rate_micro_per_hour": 2_000_000, "currency": "USD", "state_since": "2026-01-01T00:01:00.000Z",
+        "state_reason": "nothing is held any more", "code": null, "detail": null, "conditions": [], "phases": [],
+        "correlation_id": "c-1", "created_at": "2026-01-01T00:00:00.000Z", "version": revision, "revision": revision,
+    })
+}
+
+/// One answer after the other; the last one stays.
+async fn shows(answers: Vec<Value>) -> Server {
+    Server::start(move |_, before| Answer::Json(200, answers[before.min(answers.len() - 1)].clone())).await
+}
+
+async fn types(server: &Server, words: &[&str]) -> Said {
+    let home = Home::new();
+    gpuaas(words).at(&server.url).on_a_terminal().run(&home).await
+}
+
+#[tokio::test]
+async fn what_was_given_back_is_an_answer_to_whoever_looks() {
+    let server = shows(vec![allocation("released", 9)]).await;
+    let said = types(&server, &["allocation", "watch", ID]).await;
+    assert_eq!(said.exit, 0, "{}", said.err);
+    let last = said.out.lines().last().unwrap_or_default();
+    assert!(last.starts_with("released ") && last.ends_with(" ago"), "{}", said.out);
+    let said = types(&server, &["allocation", "watch", ID, "-o", "tsv"]).await;
+    let told = "state\treleased\nsince\t2026-01-01T00:01:00.000Z\n";
+    assert!(said.exit == 0 && said.out.ends_with(told), "{}", said.out);
+}
+
+#[tokio::test]
+async fn no_other_end_is_a_fault_of_ours() {
+    let mut failed = allocation("failed", 9);
+    failed["code"] = json!("image_digest_mismatch");
+    for (answer, code) in [
+        (allocation("cancelled", 9), "state_conflict"),
+        (failed, "image_digest_mismatch"),
+    ] {
+        let said = types(&shows(vec![answer]).await, &["allocation", "watch", ID]).await;
+        assert_eq!(said.exit, 1, "{}", said.out);
+        assert!(said.err.starts_with(&format!("error[{code}]: ")), "{}", said.err);
+    }
+    // Whoever rents one wants to have it.
+    let server = shows(vec![allocation("provisioning", 1), allocation("released", 9)]).await;
+    let said = types(&server, &["allocation", "create", "--sku", "slice.h100.1", "--wait"]).await;
+    assert_eq!(said.exit, 1, "{}", said.out);
+    assert!(said.err.contains("error[state_conflict]: "), "{}", said.err);
+}
