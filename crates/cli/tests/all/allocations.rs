@@ -35,7 +35,7 @@ async fn what_was_given_back_is_an_answer_to_whoever_looks() {
     let last = said.out.lines().last().unwrap_or_default();
     assert!(last.starts_with("released ") && last.ends_with(" ago"), "{}", said.out);
     let said = types(&server, &["allocation", "watch", ID, "-o", "tsv"]).await;
-    let told = "state\treleased\nsince\t2026-01-01T00:01:00.000Z\n";
+    let told = "since\t2026-01-01T00:01:00.000Z\nstate\treleased\n";
     assert!(said.exit == 0 && said.out.ends_with(told), "{}", said.out);
 }
 
@@ -56,4 +56,17 @@ async fn no_other_end_is_a_fault_of_ours() {
     let said = types(&server, &["allocation", "create", "--sku", "slice.h100.1", "--wait"]).await;
     assert_eq!(said.exit, 1, "{}", said.out);
     assert!(said.err.contains("error[state_conflict]: "), "{}", said.err);
+}
+
+#[tokio::test]
+async fn a_release_says_how_long_it_took_and_no_price() {
+    let mut released = allocation("released", 9);
+    released["state_since"] = json!("2026-01-01T00:01:04.000Z");
+    let server = shows(vec![allocation("releasing", 1), released]).await;
+    let said = types(&server, &["allocation", "release", ID, "--wait", "--yes"]).await;
+    assert_eq!(said.exit, 0, "{}", said.err);
+    assert_eq!(
+        said.out,
+        "alloc_00000g  slice.h100.1 on sim-a (SIMULATED)   no longer charged\nreleased in 4.0s\n"
+    );
 }
