@@ -14,7 +14,7 @@ use crate::client::Client;
 use crate::failure::{Exit, Failure};
 use crate::ids::Noun;
 use crate::output::column::{SIMULATED, is_simulated, time_at};
-use crate::output::{Format, Out, text};
+use crate::output::{Format, Out, money, text};
 use crate::session::Session;
 use crate::thread;
 
@@ -159,8 +159,7 @@ fn charge(seen: &Value) -> String {
         .get("rate_micro_per_hour")
         .and_then(Value::as_u64)
         .unwrap_or_default();
-    let currency = text::plain(text_at(seen, "currency"));
-    let price = format!("{}.{:02} {currency}/h", micro / 1_000_000, micro % 1_000_000 / 10_000);
+    let price = money::per_hour(micro, &text::plain(text_at(seen, "currency")));
     match state(seen) {
         Some(AllocationState::Requested | AllocationState::Provisioning) => format!("{price}, charged from ready"),
         Some(AllocationState::Releasing | AllocationState::Released) => "no longer charged".to_owned(),

@@ -8,6 +8,7 @@ mod errors;
 mod help;
 mod ids;
 mod output;
+mod prices;
 mod probe;
 mod server;
 mod slots;
