@@ -70,3 +70,23 @@ async fn a_release_says_how_long_it_took_and_no_price() {
         "alloc_00000g  slice.h100.1 on sim-a (SIMULATED)   no longer charged\nreleased in 4.0s\n"
     );
 }
+
+#[tokio::test]
+async fn whoever_gives_back_is_told_what_is_lost() {
+    let (home, server) = (Home::new(), shows(vec![allocation("active", 1)]).await);
+    for (verb, asked) in [
+        (
+            "release",
+            "This will release alloc_00000g (n3): its disk is wiped. Go on? [y/N] ",
+        ),
+        (
+            "cancel",
+            "This will cancel alloc_00000g (n3): nothing of it is kept. Go on? [y/N] ",
+        ),
+    ] {
+        let line = gpuaas(&["allocation", verb, ID]).at(&server.url).on_a_terminal();
+        let said = line.stdin("n\n").run(&home).await;
+        assert!(said.exit == 2 && said.err.starts_with(asked), "{}", said.err);
+    }
+    assert!(server.asked().iter().all(|asked| asked.method == "GET"));
+}
