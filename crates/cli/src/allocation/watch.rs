@@ -68,6 +68,14 @@ pub(super) async fn until_over(
     }
 }
 
+/// What was told last of each sort: nothing is told again until it changes.
+#[derive(Default)]
+struct Said {
+    phase: String,
+    trouble: String,
+    conditions: Vec<String>,
+}
+
 /// What was seen last, and when it began to go, if that was seen.
 struct Last {
     seen: Value,
@@ -85,7 +93,7 @@ async fn until(
     let mut interrupted = pin!(interrupt.heard());
     let deadline = Instant::now() + timeout;
     heading(&mut session.out, &seen)?;
-    let mut said = String::new();
+    let mut said = Said::default();
     let mut going_since = going(&seen);
     while !state(&seen).is_some_and(&enough) {
         let left_s = deadline.saturating_duration_since(Instant::now()).as_secs() + 1;
@@ -110,11 +118,14 @@ async fn until(
             Ok(fresh) => {
                 seen = fresh;
                 going_since = going_since.or_else(|| going(&seen));
+                said.trouble.clear();
+                progress(&mut session.out, &mut said, &seen)?;
             }
-            Err(failure) if failure.passing => say_once(&mut session.out, &mut said, &text::plain(&failure.message))?,
+            Err(failure) if failure.passing => {
+                say_once(&mut session.out, &mut said.trouble, &text::plain(&failure.message))?;
+            }
             Err(failure) => return Err(failure),
         }
-        progress(&mut session.out, &mut said, &seen)?;
     }
     Ok(Last { seen, going_since })
 }
@@ -171,22 +182,23 @@ fn charge(seen: &Value) -> String {
 }
 
 /// Each phase once, as it begins; and what wants somebody's eye.
-fn progress(out: &mut Out, said: &mut String, seen: &Value) -> Result<(), Failure> {
+fn progress(out: &mut Out, said: &mut Said, seen: &Value) -> Result<(), Failure> {
     if out.format == Format::Json {
         return out.ndjson(seen);
     }
     if let Some(line) = thread::running_phase(seen) {
-        say_once(out, said, &line)?;
+        say_once(out, &mut said.phase, &line)?;
     }
     let conditions = seen.get("conditions").and_then(Value::as_array);
-    for condition in conditions.into_iter().flatten() {
+    let line = |condition: &Value| {
         let word = |place: &str| text::plain(condition.get(place).and_then(Value::as_str).unwrap_or_default());
-        say_once(
-            out,
-            said,
-            &format!("{}: {} {}", short(seen), word("code"), word("detail")),
-        )?;
+        format!("{}: {} {}", short(seen), word("code"), word("detail"))
+    };
+    let lines: Vec<String> = conditions.into_iter().flatten().map(line).collect();
+    for line in lines.iter().filter(|line| !said.conditions.contains(line)) {
+        out.note(line)?;
     }
+    said.conditions = lines;
     Ok(())
 }
 

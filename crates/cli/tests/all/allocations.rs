@@ -90,3 +90,37 @@ async fn whoever_gives_back_is_told_what_is_lost() {
     }
     assert!(server.asked().iter().all(|asked| asked.method == "GET"));
 }
+
+#[tokio::test]
+async fn a_condition_is_said_once_until_it_changes() {
+    let step = |revision: i64, phase: &str, end: &str| {
+        let mut seen = allocation("provisioning", revision);
+        seen["phases"] = json!([{ "name": phase, "state": "running" }]);
+        seen["conditions"] = json!([
+            { "code": "expiring", "detail": format!("released at {end}") }, { "code": "unreachable", "detail": null },
+        ]);
+        seen
+    };
+    let server = shows(vec![
+        step(1, "lease_acquire", "noon"),
+        step(2, "lease_acquire", "noon"),
+        step(3, "image_write", "noon"),
+        step(4, "readiness", "one"),
+        allocation("active", 5),
+    ])
+    .await;
+    let said = types(&server, &["allocation", "watch", ID]).await;
+    assert_eq!(said.exit, 0, "{}", said.err);
+    let times = |words: &str| said.err.matches(words).count();
+    assert_eq!(
+        [
+            times("expiring released at noon"),
+            times("expiring released at one"),
+            times("unreachable"),
+            times("image_write"),
+        ],
+        [1; 4],
+        "{}",
+        said.err
+    );
+}
