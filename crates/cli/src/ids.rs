@@ -212,6 +212,16 @@ pub(crate) async fn resolve_in(client: &Client, noun: Noun, list: &str, typed: &
     }
 }
 
+/// `node_k3v9q2 (gpu-7)`: whoever typed a name sees what it stands for.
+pub(crate) fn named(document: &Value) -> String {
+    let word = |place: &str| text::plain(document.get(place).and_then(Value::as_str).unwrap_or_default());
+    let id = text::short_id(&word("id"));
+    match word("name") {
+        name if name.is_empty() => id,
+        name => format!("{id} ({name})"),
+    }
+}
+
 /// The id of what has exactly this name and is not gone.
 pub(crate) async fn by_name(client: &Client, noun: Noun, name: &str) -> Result<Option<String>, Failure> {
     let list = client.list(noun.path(), &[], REACH).await?;

@@ -7,7 +7,8 @@ use model::api::{SkuCreate, SkuPrice};
 
 use crate::failure::Failure;
 use crate::ids::{Noun, resolve};
-use crate::output::column::{Kind, View, col, extra};
+use crate::output::column::{Kind, View, col, extra, find, piped};
+use crate::output::{money, text};
 use crate::session::{Limit, Session};
 
 pub(crate) const VIEW: View = View {
@@ -19,8 +20,8 @@ pub(crate) const VIEW: View = View {
         col("gpus", "gpu_count", Kind::Text),
         col("vcpus", "vcpu", Kind::Text),
         col("memory", "memory_mib", Kind::Mib),
-        col("price_micro_per_hour", "price_micro_per_hour", Kind::Text),
-        col("currency", "currency", Kind::Text),
+        col("price", "price_micro_per_hour", Kind::Price),
+        piped("currency", "currency", Kind::Text),
         col("free", "free", Kind::Text),
         extra("images", "images", Kind::Text),
         extra("slots", "slots", Kind::Text),
@@ -55,8 +56,12 @@ pub(crate) enum Verb {
     Price {
         /// An id or a name
         sku: String,
-        /// In millionths of its currency, for an hour
-        micro_per_hour: u64,
+        /// In its currency, for an hour: 3, 3.00, 0.125
+        #[arg(value_parser = money::parse)]
+        price: u64,
+        /// Do not ask
+        #[arg(long, short)]
+        yes: bool,
     },
 }
 
@@ -77,14 +82,27 @@ pub(crate) async fn run(verb: Verb, session: &mut Session) -> Result<(), Failure
             let made = session.client()?.post(Noun::Sku.path(), &body).await?;
             session.out.record(&VIEW, &made)
         }
-        Verb::Price { sku, micro_per_hour } => {
-            let client = session.client()?;
-            let id = resolve(&client, Noun::Sku, &sku).await?;
-            let body = SkuPrice {
-                price_micro_per_hour: micro_per_hour,
-            };
-            let document = client.post(&format!("{}/{id}/price", Noun::Sku.path()), &body).await?;
-            session.out.record(&VIEW, &document)
-        }
+        Verb::Price { sku, price, yes } => reprice(session, &sku, price, yes).await,
     }
+}
+
+async fn reprice(session: &mut Session, typed: &str, micro: u64, yes: bool) -> Result<(), Failure> {
+    let client = session.client()?;
+    let id = resolve(&client, Noun::Sku, typed).await?;
+    let path = format!("{}/{id}", Noun::Sku.path());
+    let before = client.get(&path).await?;
+    let word = |place: &str| text::plain(find(&before, place).as_str().unwrap_or_default());
+    let old = find(&before, "price_micro_per_hour").as_u64().unwrap_or_default();
+    let (name, new) = (word("name"), money::per_hour(micro, &word("currency")));
+    let change = format!("{} → {new}", money::amount(old));
+    session.confirm(
+        yes,
+        &format!("change the price of {name} for whoever comes from now on: {change}"),
+    )?;
+    let body = SkuPrice {
+        price_micro_per_hour: micro,
+    };
+    let document = client.post(&format!("{path}/price"), &body).await?;
+    session.out.note(&format!("{name}: {change}"))?;
+    session.out.record(&VIEW, &document)
 }

@@ -1,6 +1,6 @@
 //! The short verbs of `gpuaas-dev`: what it does besides running.
 
-use std::io::{BufRead as _, IsTerminal as _, Write as _};
+use std::io::{BufRead as _, IsTerminal as _};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -36,7 +36,7 @@ pub fn run(wish: Wish) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// Forgets everything, unless it runs. A person at a terminal is asked first.
+/// Forgets everything, unless it runs. A person at a terminal is asked first; elsewhere the flag is the answer.
 pub fn reset(path: &Path, yes: bool) -> anyhow::Result<ExitCode> {
     if !path.exists() {
         println!("nothing to reset: {} does not exist", path.display());
@@ -46,8 +46,16 @@ pub fn reset(path: &Path, yes: bool) -> anyhow::Result<ExitCode> {
         eprintln!("gpuaas-dev: it is running; stop it first");
         return Ok(ExitCode::from(5));
     };
+    let asked = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
+    if !yes && !asked {
+        eprintln!(
+            "gpuaas-dev: this would {}; nobody is here to ask\n  hint: add --yes if you mean it",
+            forgetting(path)
+        );
+        return Ok(ExitCode::from(2));
+    }
     if !yes && !agreed(path)? {
-        println!("nothing was changed");
+        eprintln!("gpuaas-dev: not confirmed; nothing was done\n  hint: answer y, or add --yes");
         return Ok(ExitCode::from(2));
     }
     std::fs::remove_dir_all(held.path())?;
@@ -56,18 +64,14 @@ pub fn reset(path: &Path, yes: bool) -> anyhow::Result<ExitCode> {
 }
 
 fn agreed(path: &Path) -> std::io::Result<bool> {
-    let mut input = std::io::stdin().lock();
-    if !std::io::stdin().is_terminal() {
-        return Ok(true);
-    }
-    print!(
-        "Forget every node, task and key under {}? Type yes to go on: ",
-        path.display()
-    );
-    std::io::stdout().flush()?;
+    eprint!("This will {}. Go on? [y/N] ", forgetting(path));
     let mut answer = String::new();
-    input.read_line(&mut answer)?;
-    Ok(answer.trim() == "yes")
+    std::io::stdin().lock().read_line(&mut answer)?;
+    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+}
+
+fn forgetting(path: &Path) -> String {
+    format!("forget every node, task and key under {}", path.display())
 }
 
 /// Exit 0 if it runs, 3 if not.

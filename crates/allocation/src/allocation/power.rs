@@ -1,6 +1,7 @@
 //! A slice is switched on, off, or off and on: each time a wish of its own, signed as one. A slice that is off keeps its
 //! slots and is charged.
 
+use base::Change;
 use base::auth::Principal;
 use base::http::{Answer, ApiError};
 use base::wake::Topic;
@@ -19,7 +20,7 @@ use super::later;
 use super::store;
 use super::verbs::seen;
 
-/// Asks for it. Whoever wants the same while it is under way hears of that one; whoever wants the opposite comes later.
+/// Asks for it. Whoever wants what is under way hears of that one; whoever wants something else comes later.
 pub(super) async fn switch(fleet: &Fleet, principal: &Principal, id: AllocationId, action: Action) -> Answer<TaskId> {
     let (row, seat) = seen(fleet, principal, id).await?;
     seat.may_change(row.creator())?;
@@ -39,7 +40,10 @@ pub(super) async fn switch(fleet: &Fleet, principal: &Principal, id: AllocationI
         Action::Stop => "off",
     };
     if let Some(open) = later::under_way(&fleet.app, &row).await? {
-        if row.power_wanted.as_deref() == Some(power) {
+        if wished(&mut change, open)
+            .await?
+            .is_some_and(|first| serves(first, action))
+        {
             return Ok(open);
         }
         let what = format!("the slice is being switched, see {open}; ask again when that has ended");
@@ -69,6 +73,29 @@ pub(super) async fn switch(fleet: &Fleet, principal: &Principal, id: AllocationI
     change.wake(Topic::Progress);
     change.commit().await?;
     Ok(task)
+}
+
+/// What the task was signed for; where a slice ends up says less, because a start and a reboot both leave it running.
+async fn wished(change: &mut Change, task: TaskId) -> Answer<Option<Action>> {
+    let wish: Option<Vec<u8>> =
+        sqlx::query_scalar("select i.wish from task t join intent i on i.sha256 = t.intent_sha256 where t.id = $1")
+            .bind(task.uuid())
+            .fetch_optional(change.conn())
+            .await?;
+    let wish = wish.map(|bytes| serde_json::from_slice(&bytes)).transpose();
+    Ok(match wish.map_err(ApiError::internal)? {
+        Some(Wish::Power { params, .. }) => Some(params.action),
+        Some(Wish::Machine { .. } | Wish::Slice { .. } | Wish::Wipe { .. }) | None => None,
+    })
+}
+
+/// Does whoever wants `action` get it from what was asked for first? A slice that is being rebooted is started by that.
+fn serves(first: Action, action: Action) -> bool {
+    match action {
+        Action::Reboot => first == Action::Reboot,
+        Action::Stop => first == Action::Stop,
+        Action::Start => matches!(first, Action::Start | Action::Reboot),
+    }
 }
 
 pub(crate) fn vm_name(id: AllocationId) -> Answer<Name> {

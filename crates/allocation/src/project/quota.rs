@@ -6,6 +6,7 @@ use base::http::{Answer, ApiError};
 use model::api::{QuotaChange, QuotaView};
 use model::id::ProjectId;
 use model::signal::Code;
+use serde_json::Value;
 use sqlx::{PgExecutor, PgPool};
 use uuid::Uuid;
 
@@ -53,8 +54,14 @@ impl QuotaRow {
         let Some(most) = self.max_ttl_hours.map(i64::from) else {
             return Ok(());
         };
-        let wanted = ttl_s.map_or(i64::MAX, |ttl| i64::try_from(ttl.div_ceil(3600)).unwrap_or(i64::MAX));
-        room("max_ttl_hours", most, 0, wanted)
+        let wanted = ttl_s.map(|ttl| ttl.div_ceil(3600));
+        if wanted.is_some_and(|hours| i64::try_from(hours).is_ok_and(|hours| hours <= most)) {
+            return Ok(());
+        }
+        let hours = if most == 1 { "hour" } else { "hours" };
+        let message =
+            format!("allocations of this project need an end of at most {most} {hours}, for example `--ttl {most}h`");
+        Err(exceeded(message, "max_ttl_hours", most, 0, wanted))
     }
 }
 
@@ -62,14 +69,18 @@ fn room(quota: &str, limit: i64, used: i64, requested: i64) -> Answer<()> {
     if used.saturating_add(requested) <= limit {
         return Ok(());
     }
-    Err(ApiError::new(Code::QuotaExceeded)
-        .message(format!(
-            "the quota `{quota}` is {limit}, {used} are in use and {requested} were asked for"
-        ))
+    let message = format!("the quota `{quota}` is {limit}, {used} are in use and {requested} were asked for");
+    Err(exceeded(message, quota, limit, used, requested))
+}
+
+/// The same details whatever is exceeded. An end that was not asked for is null and no figure.
+fn exceeded(message: String, quota: &str, limit: i64, used: i64, requested: impl Into<Value>) -> ApiError {
+    ApiError::new(Code::QuotaExceeded)
+        .message(message)
         .detail("quota", quota)
         .detail("limit", limit)
         .detail("used", used)
-        .detail("requested", requested))
+        .detail("requested", requested)
 }
 
 pub async fn get(pool: &PgPool, project: ProjectId) -> sqlx::Result<Option<QuotaRow>> {
@@ -126,4 +137,44 @@ pub async fn set(change: &mut Change, project: ProjectId, wish: &QuotaChange) ->
         return Err(Code::NotFound.into());
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_end_is_asked_for_in_plain_words() {
+        let quota = QuotaRow {
+            project_id: Uuid::nil(),
+            slots: 1,
+            slots_per_sku: None,
+            allocations: 1,
+            terminals: 1,
+            max_ttl_hours: Some(2),
+            spend_per_day_micro: None,
+            slots_used: 0,
+            allocations_used: 0,
+            version: 1,
+        };
+        assert!(quota.admits_ttl(Some(7200)).is_ok());
+        for (ttl_s, requested) in [
+            (None, Value::Null),
+            (Some(7201), 3.into()),
+            (Some(u64::MAX), u64::MAX.div_ceil(3600).into()),
+        ] {
+            let refused = quota.admits_ttl(ttl_s).expect_err("longer than it may be");
+            assert_eq!(refused.code, Code::QuotaExceeded);
+            assert!(refused.message.contains("at most 2 hours"), "{}", refused.message);
+            let details = json!({ "quota": "max_ttl_hours", "limit": 2, "used": 0, "requested": requested });
+            assert_eq!(Value::from(refused.details), details);
+        }
+        let endless = QuotaRow {
+            max_ttl_hours: None,
+            ..quota
+        };
+        assert!(endless.admits_ttl(None).is_ok());
+    }
 }

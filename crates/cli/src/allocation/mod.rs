@@ -8,14 +8,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Subcommand;
-use model::api::{AllocationCreate, AllocationExtend, AllocationRelease, NodeReason};
+use model::api::{AllocationCreate, AllocationExtend, AllocationRelease, NodeReason, SkuKind};
 use model::state::AllocationState;
 use serde_json::{Value, json};
 
 use crate::client::Client;
 use crate::failure::Failure;
-use crate::ids::{Noun, resolve};
-use crate::output::text;
+use crate::ids::{Noun, named, resolve};
 use crate::session::{Limit, Session};
 use crate::{duration, thread};
 pub(crate) use view::{TRANSITIONS, VIEW};
@@ -182,15 +181,29 @@ pub(crate) async fn run(verb: Verb, session: &mut Session) -> Result<(), Failure
             let document = client.get(&format!("{path}/transitions")).await?;
             session.out.list(&TRANSITIONS, &document)
         }
-        Verb::Cancel(ending) => end(session, ending, "cancel", json!({})).await,
-        Verb::Release { ending, reason } => end(session, ending, "release", json!(AllocationRelease { reason })).await,
+        Verb::Cancel(ending) => {
+            confirm(session, &ending.allocation, ending.yes, |seen| {
+                format!("cancel {}: nothing of it is kept", named(seen))
+            })
+            .await?;
+            end(session, ending, "cancel", json!({})).await
+        }
+        Verb::Release { ending, reason } => {
+            confirm(session, &ending.allocation, ending.yes, |seen| {
+                format!("release {}: {}", named(seen), lost_with(seen))
+            })
+            .await?;
+            end(session, ending, "release", json!(AllocationRelease { reason })).await
+        }
         Verb::ForceRelease {
             allocation,
             reason,
             yes,
         } => {
-            let plain = text::plain(&allocation);
-            session.confirm(yes, &format!("end {plain} at once and quarantine its slots"))?;
+            confirm(session, &allocation, yes, |seen| {
+                format!("end {} at once and quarantine its slots", named(seen))
+            })
+            .await?;
             act(session, &allocation, "force-release", &json!(NodeReason { reason })).await
         }
         Verb::Retry { allocation } => act(session, &allocation, "retry", &json!({})).await,
@@ -259,7 +272,7 @@ async fn create(session: &mut Session, wish: Create) -> Result<(), Failure> {
 
 async fn shown(session: &mut Session, client: &Client, document: Value, wait: &Wait) -> Result<(), Failure> {
     if wait.wait {
-        watch::follow(session, client, document, wait.timeout).await
+        watch::until_active(session, client, document, wait.timeout).await
     } else {
         session.out.record(&VIEW, &document)
     }
@@ -272,8 +285,35 @@ async fn found(session: &mut Session, typed: &str) -> Result<(Client, String), F
     Ok((client, path))
 }
 
+/// A person is told which one it is and what that means; whoever said yes already is not kept waiting for it.
+async fn confirm(
+    session: &mut Session,
+    typed: &str,
+    yes: bool,
+    what: impl FnOnce(&Value) -> String,
+) -> Result<(), Failure> {
+    if yes {
+        return Ok(());
+    }
+    let (client, path) = found(session, typed).await?;
+    let seen = client.get(&path).await?;
+    session.confirm(yes, &what(&seen))
+}
+
+/// What nobody gets back after a release.
+fn lost_with(seen: &Value) -> &'static str {
+    let kind = seen.get("kind").and_then(Value::as_str);
+    let slots = seen.get("slot_ids").and_then(Value::as_array).map_or(0, Vec::len);
+    if kind == Some(SkuKind::Machine.as_str()) {
+        "its account is removed with all files"
+    } else if slots > 1 {
+        "its disks are wiped"
+    } else {
+        "its disk is wiped"
+    }
+}
+
 async fn end(session: &mut Session, ending: Ending, verb: &str, body: Value) -> Result<(), Failure> {
-    session.confirm(ending.yes, &format!("{verb} {}", text::plain(&ending.allocation)))?;
     let (client, path) = found(session, &ending.allocation).await?;
     let document = client.post(&format!("{path}/{verb}"), &body).await?;
     if ending.wait.wait {

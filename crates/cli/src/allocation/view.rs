@@ -26,7 +26,7 @@ pub(crate) const VIEW: View = View {
         extra("user", "default_username", Kind::Text),
         extra("power", "power", Kind::Text),
         extra("verbs", "verbs", Kind::Text),
-        extra("rate_micro_per_hour", "rate_micro_per_hour", Kind::Text),
+        extra("rate", "rate_micro_per_hour", Kind::Price),
         extra("currency", "currency", Kind::Text),
         extra("sku_version", "sku_version", Kind::Text),
         extra("forced", "forced", Kind::Text),

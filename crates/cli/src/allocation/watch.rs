@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use model::signal::Code;
 use model::state::AllocationState;
+use model::time::Timestamp;
 use serde_json::Value;
 use tokio::time::{Instant, sleep, sleep_until};
 
@@ -13,26 +14,44 @@ use crate::client::Client;
 use crate::failure::{Exit, Failure};
 use crate::ids::Noun;
 use crate::output::column::{SIMULATED, is_simulated, time_at};
-use crate::output::{Format, Out, text};
+use crate::output::{Format, Out, money, text};
 use crate::session::Session;
 use crate::thread;
 
 const WAIT_S: u64 = 10;
 const PAUSE: Duration = Duration::from_millis(300);
 
-/// Until it is active, or has ended.
+/// Until it is active; whoever has made one wants it, and no end will do.
+pub(super) async fn until_active(
+    session: &mut Session,
+    client: &Client,
+    first: Value,
+    timeout: Duration,
+) -> Result<(), Failure> {
+    let last = until(session, client, first, timeout, is_ready).await?;
+    match state(&last.seen) {
+        Some(AllocationState::Active) => active(&mut session.out, &last.seen),
+        _ => Err(ended(&last.seen)),
+    }
+}
+
+/// Until it is active, or has ended. To whoever only looks, that it was given back is an answer.
 pub(super) async fn follow(
     session: &mut Session,
     client: &Client,
     first: Value,
     timeout: Duration,
 ) -> Result<(), Failure> {
-    let ready = |state: AllocationState| state == AllocationState::Active || state.is_end();
-    let last = until(session, client, first, timeout, ready).await?;
-    match state(&last) {
-        Some(AllocationState::Active) => finished(&mut session.out, &last, "active"),
-        _ => Err(ended(&last)),
+    let last = until(session, client, first, timeout, is_ready).await?;
+    match state(&last.seen) {
+        Some(AllocationState::Active) => active(&mut session.out, &last.seen),
+        Some(AllocationState::Released) => over(&mut session.out, &last),
+        _ => Err(ended(&last.seen)),
     }
+}
+
+fn is_ready(state: AllocationState) -> bool {
+    state == AllocationState::Active || state.is_end()
 }
 
 /// Until it has ended, however.
@@ -43,13 +62,24 @@ pub(super) async fn until_over(
     timeout: Duration,
 ) -> Result<(), Failure> {
     let last = until(session, client, first, timeout, AllocationState::is_end).await?;
-    match state(&last) {
-        Some(AllocationState::Released | AllocationState::Cancelled) => {
-            let word = text::plain(text_at(&last, "state"));
-            finished(&mut session.out, &last, &word)
-        }
-        _ => Err(ended(&last)),
+    match state(&last.seen) {
+        Some(AllocationState::Released | AllocationState::Cancelled) => over(&mut session.out, &last),
+        _ => Err(ended(&last.seen)),
     }
+}
+
+/// What was told last of each sort: nothing is told again until it changes.
+#[derive(Default)]
+struct Said {
+    phase: String,
+    trouble: String,
+    conditions: Vec<String>,
+}
+
+/// What was seen last, and when it began to go, if that was seen.
+struct Last {
+    seen: Value,
+    going_since: Option<Timestamp>,
 }
 
 async fn until(
@@ -58,12 +88,13 @@ async fn until(
     mut seen: Value,
     timeout: Duration,
     enough: impl Fn(AllocationState) -> bool,
-) -> Result<Value, Failure> {
+) -> Result<Last, Failure> {
     let interrupt = session.out.env.interrupt.clone();
     let mut interrupted = pin!(interrupt.heard());
     let deadline = Instant::now() + timeout;
     heading(&mut session.out, &seen)?;
-    let mut said = String::new();
+    let mut said = Said::default();
+    let mut going_since = going(&seen);
     while !state(&seen).is_some_and(&enough) {
         let left_s = deadline.saturating_duration_since(Instant::now()).as_secs() + 1;
         let path = format!("{}/{}", Noun::Allocation.path(), text_at(&seen, "id"));
@@ -84,13 +115,31 @@ async fn until(
             fresh = looking => fresh,
         };
         match fresh {
-            Ok(fresh) => seen = fresh,
-            Err(failure) if failure.passing => say_once(&mut session.out, &mut said, &text::plain(&failure.message))?,
+            Ok(fresh) => {
+                seen = fresh;
+                going_since = going_since.or_else(|| going(&seen));
+                said.trouble.clear();
+                progress(&mut session.out, &mut said, &seen)?;
+            }
+            Err(failure) if failure.passing => {
+                say_once(&mut session.out, &mut said.trouble, &text::plain(&failure.message))?;
+            }
             Err(failure) => return Err(failure),
         }
-        progress(&mut session.out, &mut said, &seen)?;
     }
-    Ok(seen)
+    Ok(Last { seen, going_since })
+}
+
+fn going(seen: &Value) -> Option<Timestamp> {
+    match state(seen)? {
+        AllocationState::Unwinding | AllocationState::Releasing => time_at(seen, "state_since"),
+        AllocationState::Requested
+        | AllocationState::Provisioning
+        | AllocationState::Active
+        | AllocationState::Released
+        | AllocationState::Failed
+        | AllocationState::Cancelled => None,
+    }
 }
 
 fn heading(out: &mut Out, seen: &Value) -> Result<(), Failure> {
@@ -104,39 +153,52 @@ fn heading(out: &mut Out, seen: &Value) -> Result<(), Failure> {
             } else {
                 String::new()
             };
-            let micro = seen
-                .get("rate_micro_per_hour")
-                .and_then(Value::as_u64)
-                .unwrap_or_default();
-            let price = format!("{}.{:02}", micro / 1_000_000, micro % 1_000_000 / 10_000);
             out.line(&format!(
-                "{}  {} on {}{label}   {price} {}/h, charged from ready",
+                "{}  {} on {}{label}   {}",
                 short(seen),
                 text::plain(text_at(seen, "sku")),
                 text::plain(text_at(seen, "node_name")),
-                text::plain(text_at(seen, "currency")),
+                charge(seen),
             ))
         }
     }
 }
 
+/// What it costs, for as long as it does.
+fn charge(seen: &Value) -> String {
+    let micro = seen
+        .get("rate_micro_per_hour")
+        .and_then(Value::as_u64)
+        .unwrap_or_default();
+    let price = money::per_hour(micro, &text::plain(text_at(seen, "currency")));
+    match state(seen) {
+        Some(AllocationState::Requested | AllocationState::Provisioning) => format!("{price}, charged from ready"),
+        Some(AllocationState::Releasing | AllocationState::Released) => "no longer charged".to_owned(),
+        Some(AllocationState::Unwinding | AllocationState::Failed | AllocationState::Cancelled) => {
+            "not charged".to_owned()
+        }
+        Some(AllocationState::Active) | None => price,
+    }
+}
+
 /// Each phase once, as it begins; and what wants somebody's eye.
-fn progress(out: &mut Out, said: &mut String, seen: &Value) -> Result<(), Failure> {
+fn progress(out: &mut Out, said: &mut Said, seen: &Value) -> Result<(), Failure> {
     if out.format == Format::Json {
         return out.ndjson(seen);
     }
     if let Some(line) = thread::running_phase(seen) {
-        say_once(out, said, &line)?;
+        say_once(out, &mut said.phase, &line)?;
     }
     let conditions = seen.get("conditions").and_then(Value::as_array);
-    for condition in conditions.into_iter().flatten() {
+    let line = |condition: &Value| {
         let word = |place: &str| text::plain(condition.get(place).and_then(Value::as_str).unwrap_or_default());
-        say_once(
-            out,
-            said,
-            &format!("{}: {} {}", short(seen), word("code"), word("detail")),
-        )?;
+        format!("{}: {} {}", short(seen), word("code"), word("detail"))
+    };
+    let lines: Vec<String> = conditions.into_iter().flatten().map(line).collect();
+    for line in lines.iter().filter(|line| !said.conditions.contains(line)) {
+        out.note(line)?;
     }
+    said.conditions = lines;
     Ok(())
 }
 
@@ -148,28 +210,47 @@ fn say_once(out: &mut Out, said: &mut String, line: &str) -> Result<(), Failure>
     Ok(())
 }
 
-fn finished(out: &mut Out, seen: &Value, word: &str) -> Result<(), Failure> {
+fn active(out: &mut Out, seen: &Value) -> Result<(), Failure> {
     thread::show_phases(out, seen)?;
     match out.format {
         Format::Json => Ok(()),
         Format::Name => out.line(&text::plain(text_at(seen, "id"))),
-        Format::Tsv => out.line(&format!("state\t{word}")),
+        Format::Tsv => out.line("state\tactive"),
         Format::Table => {
-            let took = time_at(seen, "state_since").zip(time_at(seen, "created_at"));
-            let took = took
-                .map(|(end, begin)| text::span(end.since_ms(begin)))
-                .unwrap_or_default();
-            let next = if word == "active" {
-                format!("    gpuaas allocation show {}", short(seen))
-            } else {
-                String::new()
-            };
-            out.line(&format!("{word} in {took}{next}"))
+            let took = took(time_at(seen, "created_at"), seen).unwrap_or_default();
+            out.line(&format!("active in {took}    gpuaas allocation show {}", short(seen)))
         }
     }
 }
 
-/// An end that nobody wished for, with its own code.
+/// An end that was wished for: how long it took, or, for whoever came later, since when it is so.
+fn over(out: &mut Out, last: &Last) -> Result<(), Failure> {
+    let seen = &last.seen;
+    let word = text::plain(text_at(seen, "state"));
+    thread::show_phases(out, seen)?;
+    match out.format {
+        Format::Json => Ok(()),
+        Format::Name => out.line(&text::plain(text_at(seen, "id"))),
+        Format::Tsv => {
+            out.line(&format!("since\t{}", text::plain(text_at(seen, "state_since"))))?;
+            out.line(&format!("state\t{word}"))
+        }
+        Format::Table => match took(last.going_since, seen) {
+            Some(took) => out.line(&format!("{word} in {took}")),
+            None => {
+                let age = time_at(seen, "state_since").map(|since| text::age(out.now().since_ms(since)));
+                out.line(&format!("{word} {} ago", age.unwrap_or_default()))
+            }
+        },
+    }
+}
+
+/// From then until it came into its state.
+fn took(since: Option<Timestamp>, seen: &Value) -> Option<String> {
+    Some(text::span(time_at(seen, "state_since")?.since_ms(since?)))
+}
+
+/// An end that nobody wished for, with its own code; without one, it is simply over.
 fn ended(seen: &Value) -> Failure {
     let detail = text_at(seen, "detail");
     let reason = if detail.is_empty() {
@@ -179,7 +260,7 @@ fn ended(seen: &Value) -> Failure {
     };
     let message = format!("{} {}: {reason}", short(seen), text_at(seen, "state"));
     let hint = format!("gpuaas allocation events {}", text_at(seen, "id"));
-    let mut failure = Failure::new(Exit::Error, Code::Internal, message).hint(hint);
+    let mut failure = Failure::new(Exit::Error, Code::StateConflict, message).hint(hint);
     let code = text_at(seen, "code");
     if !code.is_empty() {
         code.clone_into(&mut failure.code);

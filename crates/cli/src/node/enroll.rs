@@ -1,4 +1,4 @@
-//! `gpuaas node enroll`: a row for a new host, or a new token for a known one, and the command to run there. An id
+//! `gpuaas node enroll`: a row for a new host, or a new token for a known one, and what to do there with it. An id
 //! always means a known node; any other word is a name, known or new.
 
 use model::api::{NodeCreate, NodeEnrol};
@@ -24,6 +24,9 @@ pub(crate) const VIEW: View = View {
     ],
     key: "node.id",
 };
+
+/// Reads the token from its standard input.
+const ON_THE_HOST: &str = "gpuaas-node-executor enroll -";
 
 #[derive(clap::Args)]
 #[command(after_help = "Example:  gpuaas node enroll gpu-07 --mode slice\n\
@@ -97,8 +100,10 @@ fn show(session: &mut Session, enrolment: &Value) -> Result<(), Failure> {
         place("node.name"),
         place("node.mode")
     ))?;
+    // As an argument the token would stand in the host's process list.
     session.out.line(&format!(
-        "Run this on the host as root; it works once, within {left}:\n\n  {}\n",
-        place("command")
+        "Run this on the host as root:\n\n  {ON_THE_HOST}\n\n\
+         and paste this token, then Ctrl-D; it works once, within {left}:\n\n  {}\n",
+        place("token")
     ))
 }

@@ -16,7 +16,7 @@ use serde_json::json;
 use crate::client::Client;
 use crate::duration;
 use crate::failure::Failure;
-use crate::ids::{Noun, resolve};
+use crate::ids::{Noun, named, resolve};
 use crate::output::Format;
 use crate::output::text;
 use crate::session::{Limit, Session};
@@ -170,7 +170,12 @@ pub(crate) async fn run(verb: Verb, session: &mut Session) -> Result<(), Failure
             act(session, &node, "unquarantine", &NodeReason { reason }).await
         }
         Verb::Remove(Reasoned { node, reason, yes }) => {
-            session.confirm(yes, &format!("remove {} for good", text::plain(&node)))?;
+            if !yes {
+                let (client, path) = found(session, &node).await?;
+                let seen = named(&client.get(&path).await?);
+                let what = format!("remove {seen} for good: its certificates are revoked, its name becomes free");
+                session.confirm(yes, &what)?;
+            }
             act(session, &node, "remove", &NodeReason { reason }).await
         }
         Verb::Cert(cert) => cert.run(session).await,

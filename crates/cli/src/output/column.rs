@@ -5,7 +5,7 @@
 use model::time::Timestamp;
 use serde_json::Value;
 
-use super::text;
+use super::{money, text};
 
 pub(crate) struct Column {
     /// As in `--columns`; the heading is the same in capitals.
@@ -38,6 +38,8 @@ pub(crate) enum Kind {
     Span,
     Mib,
     Bytes,
+    /// Millionths of the row's currency, for an hour.
+    Price,
     /// A list where equals stand together: `8 × H100`.
     Tally,
 }
@@ -94,6 +96,7 @@ impl Column {
             (Kind::Mib, Reader::Program) => "_mib",
             (Kind::Bytes, Reader::Program) => "_bytes",
             (Kind::Span, Reader::Program) => "_ms",
+            (Kind::Price, Reader::Program) => "_micro_per_hour",
             _ => "",
         };
         format!("{}{unit}", self.name)
@@ -121,6 +124,7 @@ impl Column {
             (Kind::Mib, _) => found.as_u64().map(|mib| bytes(mib << 20)).unwrap_or_default(),
             (Kind::Tally, _) => tally(&found),
             (Kind::Bytes, _) => found.as_u64().map(bytes).unwrap_or_default(),
+            (Kind::Price, _) => price(&found, row),
         };
         match reader {
             Reader::Person { .. } if cell.is_empty() => "-".to_owned(),
@@ -192,6 +196,14 @@ fn tally(list: &Value) -> String {
     shown.join(", ")
 }
 
+fn price(found: &Value, row: &Value) -> String {
+    let currency = text_of(&find(row, "currency"));
+    found
+        .as_u64()
+        .map(|micro| money::per_hour(micro, &currency))
+        .unwrap_or_default()
+}
+
 pub(crate) fn bytes(size: u64) -> String {
     match size {
         0..1_048_576 => format!("{} KiB", size >> 10),
@@ -241,6 +253,15 @@ mod tests {
             "2 × H100, 1 × none"
         );
         assert_eq!(col("n", "gpus.model", Kind::Tally).cell(&json!({"gpus": []}), NOW), "-");
+    }
+
+    #[test]
+    fn people_read_prices_and_programs_read_millionths() {
+        let row = json!({"p": 125_000, "currency": "USD"});
+        let price = col("price", "p", Kind::Price);
+        assert_eq!(price.cell(&row, NOW), "0.125 USD/h");
+        assert_eq!(price.cell(&row, Reader::Program), "125000");
+        assert_eq!(price.label(Reader::Program), "price_micro_per_hour");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! from a server reaches neither stream unescaped, and that JSON on stderr stays JSON.
 
 pub(crate) mod column;
+pub(crate) mod money;
 #[cfg(test)]
 mod places;
 pub(crate) mod table;
@@ -180,7 +181,9 @@ impl Out {
         names
             .iter()
             .map(|name| {
-                view.columns.iter().find(|column| column.name == name).ok_or_else(|| {
+                // Also by what programs call it, which names the unit.
+                let fits = |column: &&Column| column.name == name || column.label(Reader::Program) == *name;
+                view.columns.iter().find(fits).ok_or_else(|| {
                     let known: Vec<&str> = view.columns.iter().map(|column| column.name).collect();
                     Failure::usage(format!(
                         "there is no column {name:?} here; there are {}",

@@ -1,7 +1,7 @@
 //! Verbs that take something away: off a terminal only with `--yes`, on one only after a yes.
 
 use crate::server::{Answer, Asked, Server};
-use crate::town::{Home, gpuaas, node, page};
+use crate::town::{Home, gpuaas, id_of, node, page};
 
 async fn one_node() -> Server {
     Server::start(|asked: &Asked, _| match asked.method.as_str() {
@@ -80,4 +80,23 @@ async fn on_a_terminal_the_person_is_asked() {
             said.err
         );
     }
+}
+
+#[tokio::test]
+async fn what_is_for_good_says_so_and_which_one_it_is() {
+    let home = Home::new();
+    let gone = node("gpu-1");
+    let short = format!("node_{}", &id_of(&gone)[id_of(&gone).len() - 6..]);
+    let server = Server::start(move |asked: &Asked, _| match asked.path.as_str() {
+        path if path.contains('?') => Answer::Json(200, page(std::slice::from_ref(&gone), None)),
+        _ => Answer::Json(200, gone.clone()),
+    })
+    .await;
+    let line = gpuaas(&["node", "remove", "gpu-1", "--reason", "sold"]).at(&server.url);
+    let said = line.on_a_terminal().stdin("n\n").run(&home).await;
+    assert_eq!((said.exit, posts(&server).len()), (2, 0));
+    let asked = format!(
+        "This will remove {short} (gpu-1) for good: its certificates are revoked, its name becomes free. Go on? [y/N] "
+    );
+    assert!(said.err.starts_with(&asked), "{}", said.err);
 }

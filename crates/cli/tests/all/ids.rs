@@ -137,6 +137,16 @@ async fn enrolling_a_known_name_asks_for_a_new_token_and_a_new_name_for_a_node()
         Some(format!("/v1/nodes/{id}/enroll"))
     );
 
+    let said = gpuaas(&["node", "enroll", "gpu-1"])
+        .at(&server.url)
+        .on_a_terminal()
+        .run(&home)
+        .await;
+    let lines: Vec<&str> = said.out.lines().map(str::trim).collect();
+    for line in ["gpuaas-node-executor enroll -", "gpuaas-enrol-1.x"] {
+        assert!(lines.contains(&line), "the token is no argument: {}", said.out);
+    }
+
     let said = gpuaas(&["node", "enroll", "gpu-2", "--mode", "machine", "--serial", "S1"])
         .at(&server.url)
         .run(&home)

@@ -1,12 +1,14 @@
 //! The command line from outside: arguments and variables in, streams and an exit code out, against a server of
 //! canned answers. The real server stands in the tests of `dev`.
 
+mod allocations;
 mod config;
 mod destructive;
 mod errors;
 mod help;
 mod ids;
 mod output;
+mod prices;
 mod probe;
 mod server;
 mod slots;

@@ -223,7 +223,10 @@ async fn a_newcomer_starts_it_uses_it_and_finds_everything_again() {
         "it has taken everybody along"
     );
     assert_eq!(home.ends(&["status"]).await.0, 3);
-    assert_eq!(home.ends(&["reset"]).await.0, 0);
+    let (exit, text) = home.ends(&["reset"]).await;
+    assert!(exit == 2 && text.contains("add --yes if you mean it"), "{text}");
+    assert!(home.state().exists(), "nobody was there to ask");
+    assert_eq!(home.ends(&["reset", "--yes"]).await.0, 0);
     assert!(!home.state().exists());
 }
 

@@ -57,6 +57,30 @@ async fn a_slice_is_switched_off_and_on_and_is_shown_as_its_node_signs_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_is_being_started_is_rebooted_later() {
+    let market = Market::open().await;
+    let made = market.rents("one").await;
+    market.until(made.id, AllocationState::Active).await;
+    market.verb(made.id, "stop").await;
+    until_power(&market, made.id, Power::Off).await;
+    let market = market.unplug().await;
+    let before = market.verb(made.id, "start").await;
+    for verb in ["reboot", "stop"] {
+        assert_eq!(
+            refused(try_verb(&market, made.id, verb, json!({})).await),
+            Code::StateConflict,
+            "{verb}"
+        );
+    }
+    assert_eq!(
+        market.verb(made.id, "start").await.version,
+        before.version,
+        "asked once"
+    );
+    market.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_slice_ends_when_its_time_is_over_unless_it_is_extended() {
     let market = Market::open().await;
     let wish = AllocationCreate {

@@ -1,0 +1,126 @@
+//! Allocations as whoever waits for one sees them.
+
+use serde_json::{Value, json};
+
+use crate::server::{Answer, Server};
+use crate::town::{Home, Said, gpuaas};
+
+const ID: &str = "alloc_0000000000000000000000000g";
+
+/// In this state since a minute after it was made.
+fn allocation(state: &str, revision: i64) -> Value {
+    json!({
+        "id": ID, "name": "n3", "kind": "slice", "sku": "slice.h100.1", "node_name": "sim-a", "simulated": true, "state": state,
+        "rate_micro_per_hour": 2_000_000, "currency": "USD", "state_since": "2026-01-01T00:01:00.000Z",
+        "state_reason": "nothing is held any more", "code": null, "detail": null, "conditions": [], "phases": [],
+        "correlation_id": "c-1", "created_at": "2026-01-01T00:00:00.000Z", "version": revision, "revision": revision,
+    })
+}
+
+/// One answer after the other; the last one stays.
+async fn shows(answers: Vec<Value>) -> Server {
+    Server::start(move |_, before| Answer::Json(200, answers[before.min(answers.len() - 1)].clone())).await
+}
+
+async fn types(server: &Server, words: &[&str]) -> Said {
+    let home = Home::new();
+    gpuaas(words).at(&server.url).on_a_terminal().run(&home).await
+}
+
+#[tokio::test]
+async fn what_was_given_back_is_an_answer_to_whoever_looks() {
+    let server = shows(vec![allocation("released", 9)]).await;
+    let said = types(&server, &["allocation", "watch", ID]).await;
+    assert_eq!(said.exit, 0, "{}", said.err);
+    let last = said.out.lines().last().unwrap_or_default();
+    assert!(last.starts_with("released ") && last.ends_with(" ago"), "{}", said.out);
+    let said = types(&server, &["allocation", "watch", ID, "-o", "tsv"]).await;
+    let told = "since\t2026-01-01T00:01:00.000Z\nstate\treleased\n";
+    assert!(said.exit == 0 && said.out.ends_with(told), "{}", said.out);
+}
+
+#[tokio::test]
+async fn no_other_end_is_a_fault_of_ours() {
+    let mut failed = allocation("failed", 9);
+    failed["code"] = json!("image_digest_mismatch");
+    for (answer, code) in [
+        (allocation("cancelled", 9), "state_conflict"),
+        (failed, "image_digest_mismatch"),
+    ] {
+        let said = types(&shows(vec![answer]).await, &["allocation", "watch", ID]).await;
+        assert_eq!(said.exit, 1, "{}", said.out);
+        assert!(said.err.starts_with(&format!("error[{code}]: ")), "{}", said.err);
+    }
+    // Whoever rents one wants to have it.
+    let server = shows(vec![allocation("provisioning", 1), allocation("released", 9)]).await;
+    let said = types(&server, &["allocation", "create", "--sku", "slice.h100.1", "--wait"]).await;
+    assert_eq!(said.exit, 1, "{}", said.out);
+    assert!(said.err.contains("error[state_conflict]: "), "{}", said.err);
+}
+
+#[tokio::test]
+async fn a_release_says_how_long_it_took_and_no_price() {
+    let mut released = allocation("released", 9);
+    released["state_since"] = json!("2026-01-01T00:01:04.000Z");
+    let server = shows(vec![allocation("releasing", 1), released]).await;
+    let said = types(&server, &["allocation", "release", ID, "--wait", "--yes"]).await;
+    assert_eq!(said.exit, 0, "{}", said.err);
+    assert_eq!(
+        said.out,
+        "alloc_00000g  slice.h100.1 on sim-a (SIMULATED)   no longer charged\nreleased in 4.0s\n"
+    );
+}
+
+#[tokio::test]
+async fn whoever_gives_back_is_told_what_is_lost() {
+    let (home, server) = (Home::new(), shows(vec![allocation("active", 1)]).await);
+    for (verb, asked) in [
+        (
+            "release",
+            "This will release alloc_00000g (n3): its disk is wiped. Go on? [y/N] ",
+        ),
+        (
+            "cancel",
+            "This will cancel alloc_00000g (n3): nothing of it is kept. Go on? [y/N] ",
+        ),
+    ] {
+        let line = gpuaas(&["allocation", verb, ID]).at(&server.url).on_a_terminal();
+        let said = line.stdin("n\n").run(&home).await;
+        assert!(said.exit == 2 && said.err.starts_with(asked), "{}", said.err);
+    }
+    assert!(server.asked().iter().all(|asked| asked.method == "GET"));
+}
+
+#[tokio::test]
+async fn a_condition_is_said_once_until_it_changes() {
+    let step = |revision: i64, phase: &str, end: &str| {
+        let mut seen = allocation("provisioning", revision);
+        seen["phases"] = json!([{ "name": phase, "state": "running" }]);
+        seen["conditions"] = json!([
+            { "code": "expiring", "detail": format!("released at {end}") }, { "code": "unreachable", "detail": null },
+        ]);
+        seen
+    };
+    let server = shows(vec![
+        step(1, "lease_acquire", "noon"),
+        step(2, "lease_acquire", "noon"),
+        step(3, "image_write", "noon"),
+        step(4, "readiness", "one"),
+        allocation("active", 5),
+    ])
+    .await;
+    let said = types(&server, &["allocation", "watch", ID]).await;
+    assert_eq!(said.exit, 0, "{}", said.err);
+    let times = |words: &str| said.err.matches(words).count();
+    assert_eq!(
+        [
+            times("expiring released at noon"),
+            times("expiring released at one"),
+            times("unreachable"),
+            times("image_write"),
+        ],
+        [1; 4],
+        "{}",
+        said.err
+    );
+}
