@@ -158,7 +158,8 @@ async fn enrol_again(
 fn enrolment(node: NodeView, token: &str, expires_at: model::time::Timestamp) -> Enrolment {
     Enrolment {
         node,
-        command: format!("gpuaas-node-executor enroll {token}"),
+        // Not with the token as an argument, which would stand in the host's process list.
+        command: "gpuaas-node-executor enroll -".to_owned(),
         token: token.to_owned(),
         expires_at,
     }
