@@ -61,7 +61,7 @@ async fn plan_of_nodes(conn: &mut PgConnection, state: Option<&str>) -> String {
 /// statement is planned for this wish or for any.
 async fn renting_looks_at_a_few(conn: &mut PgConnection) {
     let prepared = format!(
-        "prepare rent (text, bigint, bigint, bigint, boolean, bigint) as {}",
+        "prepare rent (text, bigint, bigint, bigint, boolean, bigint, uuid[]) as {}",
         lease::CANDIDATES
     );
     sqlx::raw_sql(AssertSqlSafe(prepared))
@@ -74,7 +74,7 @@ async fn renting_looks_at_a_few(conn: &mut PgConnection) {
             .execute(&mut *conn)
             .await
             .expect("set");
-        let lines = sqlx::raw_sql("explain (analyze) execute rent('H100', 1, 1, 1, false, 2)")
+        let lines = sqlx::raw_sql("explain (analyze) execute rent('H100', 1, 1, 1, false, 2, '{}')")
             .fetch_all(&mut *conn)
             .await;
         let lines: Vec<String> = lines.expect("a plan").iter().map(|row| row.get(0)).collect();

@@ -32,7 +32,7 @@ const LOOKS: usize = 5;
 /// at: `case` keeps that order, a join would not.
 pub const CANDIDATES: &str = "
     select r.node_id from node_room r
-    where r.gpu_model = lower($1) and r.free > 0 and r.free >= $6
+    where r.gpu_model = lower($1) and r.free > 0 and r.free >= $6 and r.node_id <> all($7)
       and case when (select n.state = 'ready' and n.mode = 'slice' from node n where n.id = r.node_id)
                then (select count(*) from slot s where s.node_id = r.node_id and s.state = 'free' and s.fault is null
                        and slot_fits(s, $1, $2, $3, $4, $5)) >= $6
@@ -42,11 +42,14 @@ pub const CANDIDATES: &str = "
 /// Reserves slots of one node for an allocation, on the node with the fewest to spare that has enough.
 pub async fn reserve(change: &mut Change, allocation: AllocationId, wanted: &Wanted<'_>) -> Answer<Vec<SlotRow>> {
     sqlx::query("savepoint nothing_found").execute(change.conn()).await?;
+    // Nobody waits twice for the same node: where many want little, they would only wait for each other.
+    let mut tried = Vec::new();
     for _ in 0..LOOKS {
-        let nodes = candidates(change, wanted).await?;
+        let nodes = candidates(change, wanted, &tried).await?;
         if nodes.is_empty() {
             break;
         }
+        tried.extend_from_slice(&nodes);
         if let Some(slots) = reserve_among(change, allocation, nodes, wanted).await? {
             return Ok(slots);
         }
@@ -55,7 +58,7 @@ pub async fn reserve(change: &mut Change, allocation: AllocationId, wanted: &Wan
     Err(ApiError::new(Code::SlotUnavailable).message(what))
 }
 
-async fn candidates(change: &mut Change, wanted: &Wanted<'_>) -> sqlx::Result<Vec<Uuid>> {
+async fn candidates(change: &mut Change, wanted: &Wanted<'_>, but: &[Uuid]) -> sqlx::Result<Vec<Uuid>> {
     sqlx::query_scalar(CANDIDATES)
         .bind(wanted.gpu_model)
         .bind(wanted.vcpu)
@@ -63,6 +66,7 @@ async fn candidates(change: &mut Change, wanted: &Wanted<'_>) -> sqlx::Result<Ve
         .bind(wanted.nvme_gib)
         .bind(wanted.fabric)
         .bind(i64::from(wanted.count))
+        .bind(but)
         .fetch_all(change.conn())
         .await
 }
