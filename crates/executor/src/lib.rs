@@ -24,6 +24,7 @@ mod result;
 mod run;
 pub mod sandbox;
 mod serve;
+mod shelf;
 mod socket;
 mod stop;
 mod tasks;
@@ -115,6 +116,7 @@ pub fn run(options: Options, stop: Stop) -> anyhow::Result<()> {
     }
     run::start_claimed(&node);
     upkeep::spawn(&node)?;
+    shelf::spawn(&node)?;
     tracing::info!(
         socket = %node.options.socket_path.display(),
         simulated = node.options.host.is_simulated(),

@@ -7,7 +7,7 @@ use model::digest::Sha256;
 use model::task::vm_provision::ImageFormat;
 use model::value::FileName;
 
-use crate::{OpenDisk, Result};
+use crate::{Error, OpenDisk, Result};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Image {
@@ -40,6 +40,11 @@ pub trait Images: Send + Sync {
     /// The stored bytes are those that were signed, read again unless they are known not to have changed; and what is in
     /// them harms nobody. Gives the size of the disk inside.
     fn verify(&self, image: &Image) -> Result<u64>;
+
+    /// Finds out ahead what is not known (for much longer) of what is stored: that it is as it was signed, and what is
+    /// inside those that are listed. So nobody waits for that who wants a slice. What has rotted is taken out, and is
+    /// fetched anew by the next who wants it. Ends early when `over`; gives what is wrong with what it has read.
+    fn read_ahead(&self, listed: &[Image], over: &dyn Fn() -> bool) -> Result<Vec<Error>>;
 
     /// Writes the disk inside to this disk, syncs it, and reads it back.
     fn write(&self, image: &Image, disk: &dyn OpenDisk) -> Result<()>;

@@ -1,7 +1,8 @@
 //! How fast an image comes onto a disk, with everything that makes it trustworthy: its digest known, converted in a cage,
 //! synced and looked at; beside a plain `qemu-img convert` of the same image to the same device in the same run. The goal
-//! is that of a node that has written this image before; the first write after a start, which hashes it, is held against
-//! what hashing on one core and a plain convert take in turn. And how fast a stored image is verified anew, beside what one core can hash from memory. Needs root.
+//! is that of an image that was read ahead, as every stored one is; one that has to be hashed first is held against what
+//! hashing on one core and a plain convert take in turn. And how fast a stored image is verified anew, beside what one
+//! core can hash from memory. Needs root.
 
 use std::fs::File;
 use std::io::Write;
@@ -35,6 +36,13 @@ pub(super) async fn run(place: &Place, report: &mut Report) -> anyhow::Result<()
     report.put(
         "digest known: cage, convert, sync, compare",
         mib_per_s(DISK_BYTES, &times.known),
+        "MiB/s",
+        Some(plain),
+        Goal::RatioAtLeast(0.9),
+    );
+    report.put(
+        "read ahead, its first write: cage, convert, sync, compare",
+        mib_per_s(DISK_BYTES, &times.ahead),
         "MiB/s",
         Some(plain),
         Goal::RatioAtLeast(0.9),
@@ -75,6 +83,7 @@ struct Times {
     stored_mib: f64,
     plain: Sample,
     known: Sample,
+    ahead: Sample,
     anew: Sample,
     from_memory: Sample,
     verified: Sample,
@@ -124,6 +133,14 @@ fn rounds(dir: &Path, disk: &LoopDisk) -> anyhow::Result<Times> {
         let began = Instant::now();
         fresh.write(&image, &*opened)?;
         times.anew.put(began.elapsed());
+        let ahead = started();
+        let wrong = ahead.read_ahead(std::slice::from_ref(&image), &|| false)?;
+        anyhow::ensure!(wrong.is_empty(), "{wrong:?}");
+        anyhow::ensure!(ahead.is_known(&image)?, "it was read ahead and is not known");
+        forget(&device)?;
+        let began = Instant::now();
+        ahead.write(&image, &*opened)?;
+        times.ahead.put(began.elapsed());
     }
     let (image, chunk) = large_image(dir, disk)?;
     for _ in 0..ROUNDS {

@@ -183,15 +183,7 @@ impl Book {
     fn claim(&mut self, claimed: Claimed) -> Result<(), String> {
         let bytes = claimed.envelope.payload_unverified().map_err(|code| code.to_string())?;
         let payload: TaskPayload = dsse::parse_payload(&bytes).map_err(|(_, why)| why)?;
-        self.floor.time = self.floor.time.max(payload.issued_at);
-        for subject in &claimed.subjects {
-            let until = payload.issued_at.plus_s(MAX_START_S);
-            let last = LastSeq {
-                seq: payload.seq,
-                until,
-            };
-            self.floor.seqs.insert(subject.clone(), last);
-        }
+        self.rise(claimed.subjects.clone(), payload.seq, payload.issued_at);
         let id = claimed.task_id;
         let open = Open {
             claimed,
@@ -203,6 +195,14 @@ impl Book {
             None => Ok(()),
             Some(_) => Err(format!("{id} is claimed twice")),
         }
+    }
+
+    /// What a claim says to all that come later, however it ends.
+    pub(super) fn rise(&mut self, subjects: Vec<String>, seq: u64, issued_at: Timestamp) {
+        self.floor.time = self.floor.time.max(issued_at);
+        let until = issued_at.plus_s(MAX_START_S);
+        let lasts = subjects.into_iter().map(|subject| (subject, LastSeq { seq, until }));
+        self.floor.seqs.extend(lasts);
     }
 
     fn ack(&mut self, acked: &Acked) -> Result<(), String> {

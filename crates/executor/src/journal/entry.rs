@@ -38,7 +38,7 @@ pub(crate) struct Claimed {
     pub(crate) envelope: Envelope,
 }
 
-fn none_one_or_many<'de, D: serde::Deserializer<'de>>(d: D) -> Result<Vec<String>, D::Error> {
+pub(super) fn none_one_or_many<'de, D: serde::Deserializer<'de>>(d: D) -> Result<Vec<String>, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]
     enum Said {
@@ -109,12 +109,12 @@ pub(crate) struct LastSeq {
     pub(crate) until: Timestamp,
 }
 
-const CLAIMED: u8 = 1;
-const STARTED: u8 = 2;
-const STEP: u8 = 3;
-const UNDO: u8 = 4;
-const STUCK: u8 = 5;
-const DONE: u8 = 6;
+pub(super) const CLAIMED: u8 = 1;
+pub(super) const STARTED: u8 = 2;
+pub(super) const STEP: u8 = 3;
+pub(super) const UNDO: u8 = 4;
+pub(super) const STUCK: u8 = 5;
+pub(super) const DONE: u8 = 6;
 const ACKED: u8 = 7;
 const FLOOR: u8 = 8;
 
@@ -155,6 +155,10 @@ impl Entry {
             FLOOR => serde_json::from_slice(body).map(Entry::Floor),
             _ => return Err(format!("a record of kind {kind}, which this build does not know")),
         };
-        parsed.map_err(|error| format!("a record of kind {kind} does not parse: {error}"))
+        parsed.map_err(|error| unreadable(kind, &error))
     }
+}
+
+pub(super) fn unreadable(kind: u8, error: &serde_json::Error) -> String {
+    format!("a record of kind {kind} does not parse: {error}")
 }

@@ -7,6 +7,7 @@ mod book;
 mod damage;
 mod entry;
 mod frame;
+mod replay;
 mod tape;
 #[cfg(test)]
 mod tests;
@@ -71,11 +72,7 @@ impl From<TapeError> for JournalError {
 impl Journal {
     pub(crate) fn open(dir: &Path, size: u64) -> Result<Self, JournalError> {
         let (tape, found) = Tape::open(dir, size)?;
-        let mut book = Book::new();
-        for (seq, kind, body) in found.records() {
-            let applied = Entry::parse(kind, body).and_then(|entry| book.apply(entry));
-            applied.map_err(|why| JournalError::Corrupt(format!("record {seq}: {why}")))?;
-        }
+        let book = replay::add_up(&found).map_err(JournalError::Corrupt)?;
         Ok(Self {
             tape,
             book,

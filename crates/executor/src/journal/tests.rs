@@ -142,6 +142,7 @@ fn digest(book: &Book) -> Sha256 {
 }
 
 /// What `open` makes of these bytes, without a file: the book, how many records, and whether a tail has to be cut.
+/// Every record decoded whole, one after the other.
 pub(super) fn replay(bytes: &[u8]) -> Option<(Sha256, usize, bool)> {
     let scan = frame::scan(bytes);
     let mut book = Book::new();
@@ -374,6 +375,50 @@ fn after_a_failed_write_it_takes_nothing_more() {
             .open()
             .all(|(id, open)| id != ids[0] || open.started_at.is_none())
     );
+}
+
+/// Also where only an end is decoded: what leads there has to be whole, and in its order.
+#[test]
+fn what_does_not_lead_to_an_end_is_damage() {
+    let place = Place::new();
+    let claimed = claim(0, 1, Some("user/ada"));
+    let (id, start_by) = (claimed.task_id, at(600));
+    let claimed = || Entry::Claimed(claimed.clone());
+    let started = || Entry::Started(Started { task_id: id, at: at(1) });
+    let done = || done(id, start_by, 50);
+    let cases: [(&[Entry], Option<&str>); 6] = [
+        (&[claimed(), started(), done(), acked(id, start_by)], None),
+        (&[done(), acked(id, start_by)], None),
+        (&[claimed(), claimed(), done()], Some("record 2: {id} is claimed twice")),
+        (&[done(), claimed()], Some("record 2: {id} is claimed twice")),
+        (
+            &[started(), done()],
+            Some("record 1: {id} goes on without having been claimed"),
+        ),
+        (
+            &[claimed(), done(), started()],
+            Some("record 3: {id} goes on after it was done"),
+        ),
+    ];
+    for (entries, wrong) in cases {
+        let mut bytes = Vec::new();
+        for (seq, entry) in (1..).zip(entries) {
+            bytes.extend(frame::encode(seq, entry.kind(), &entry.body().expect("json")));
+        }
+        place.put(&bytes);
+        let opened = place
+            .open()
+            .map(|journal| told(&journal))
+            .map_err(|error| error.to_string());
+        let whole = replay(&bytes).map(|(book, _, _)| book);
+        match wrong {
+            None => assert_eq!(opened.ok(), whole, "as if every record were decoded"),
+            Some(why) => {
+                let why = format!("the journal is damaged: {}", why.replace("{id}", &id.to_string()));
+                assert_eq!(opened, Err(why));
+            }
+        }
+    }
 }
 
 proptest! {

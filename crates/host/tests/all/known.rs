@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-use host::{Image, Images};
+use host::{Image, Images, Source};
 use model::signal::Code;
 use model::task::vm_provision::ImageFormat;
 use rustix::mount::{UnmountFlags, mount_bind, unmount};
@@ -190,4 +190,35 @@ fn an_image_that_was_written_before_comes_through_as_well() {
         assert!(disk[..content.len()] == content[..], "{round}");
         assert!(shelf.known(image), "{round}: it is still the same file");
     }
+}
+
+#[test]
+fn what_is_read_ahead_is_known_and_what_has_rotted_is_taken_out() {
+    let Some(shelf) = Shelf::new("ahead", &["sound", "rotten"]) else {
+        return;
+    };
+    let [(_, sound), (_, rotten)] = &shelf.images[..] else {
+        panic!("two");
+    };
+    drop(overwrite(&shelf.file(rotten)));
+    let foreign = shelf.file(sound).with_file_name("somebody-elses");
+    fs::write(&foreign, EVIL).expect("written");
+    let ahead = |over: bool| shelf.desk.images.read_ahead(&[], &|| over).expect("read");
+    let until = Instant::now() + Duration::from_secs(60);
+    let mut wrong = Vec::new();
+    while !shelf.known(sound) {
+        assert!(Instant::now() < until, "it is never known");
+        assert!(
+            ahead(true).is_empty() && !shelf.known(sound),
+            "nothing is read when it is over"
+        );
+        wrong.extend(ahead(false));
+    }
+    let said = wrong.iter().map(|error| error.code()).collect::<Vec<_>>();
+    assert_eq!(said, [Code::ImageDigestMismatch], "{wrong:?}");
+    assert!(!shelf.file(rotten).exists(), "it would only be refused");
+    assert!(foreign.exists(), "it is not ours");
+    let again = shelf.desk.images.ensure_stored(rotten);
+    assert_eq!(again.expect("taken anew"), Source::Directory);
+    shelf.desk.images.verify(rotten).expect("as it was signed");
 }

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::cage::Cage;
-use super::pieces::pieces;
+use super::pieces::{self, pieces};
 use super::{CONVERT, DISK, refused};
 use crate::error::Doing;
 use crate::real::command::{Commands, Output, Program, With};
@@ -75,6 +75,43 @@ pub(super) fn look(commands: &Commands, image: &Image, file: &File) -> Result<u6
     Err(refused(image, why))
 }
 
+// No option here is anything but a word of ours, a digest or a number.
+
+fn window(offset: u64, length: u64) -> String {
+    format!("driver=raw,offset={offset},size={length}")
+}
+
+fn seen_through(window: &str, image: &Image, path: &str) -> String {
+    let format = image.format.as_str();
+    format!("{window},file.driver={format},file.file.driver=file,file.file.filename={path}")
+}
+
+/// What the pieces of the disk inside sum up to; each is laid into a file of `scratch` for that.
+pub(super) fn sums(
+    commands: &Commands,
+    image: &Image,
+    (source, path): (&File, &str),
+    size: u64,
+    scratch: impl Fn() -> Result<File>,
+) -> Result<Vec<u32>> {
+    let doing = || "lay out a piece of an image".to_owned();
+    let sum = |(offset, length): (u64, u64)| {
+        let piece = scratch()?;
+        piece.set_len(length).doing(doing)?;
+        let ours = seen_through(&window(offset, length), image, path);
+        let args = ["convert", "-n", "--image-opts", &ours, "-O", "raw", DISK];
+        let with = With {
+            input: Some(piece.try_clone().doing(doing)?),
+            ..With::default()
+        };
+        let cage = Cage::new(source, Some(&piece));
+        cage.run(|| commands.run_with(Program::QemuImg, &args, with, CONVERT))?
+            .ok()?;
+        pieces::sum(&piece, (0, length)).doing(doing)
+    };
+    pieces(size).into_iter().map(sum).collect()
+}
+
 /// The disk, read again from the device itself, holds what is inside the image: all of it if it is small, else pieces of
 /// it, the first and the last among them. A disk that forgets what it was told does not choose what.
 pub(super) fn compare(
@@ -91,11 +128,9 @@ pub(super) fn compare(
     let protocol = if block { "host_device" } else { "file" };
     // Past the memory altogether where that is sure to be possible; it is five times as fast, too.
     let direct = if block { "on" } else { "off" };
-    let format = image.format.as_str();
     for (offset, length) in pieces(size) {
-        let window = format!("driver=raw,offset={offset},size={length}");
-        // No option here is anything but a word of ours, a digest or a number.
-        let ours = format!("{window},file.driver={format},file.file.driver=file,file.file.filename={path}");
+        let window = window(offset, length);
+        let ours = seen_through(&window, image, path);
         let theirs = format!("{window},cache.direct={direct},file.driver={protocol},file.filename={DISK}");
         let args = ["compare", "-q", "--image-opts", &ours, &theirs];
         let with = With {
@@ -110,4 +145,55 @@ pub(super) fn compare(
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::FileExt;
+    use std::path::Path;
+
+    use super::*;
+    use crate::real::whole::Folder;
+
+    /// Or every first write of an image that was read ahead would be compared piece by piece after all.
+    #[test]
+    fn pieces_of_an_image_sum_up_to_what_they_are_on_a_disk() {
+        const SIZE: u64 = 100 << 20;
+        if !Path::new("/usr/bin/qemu-img").exists() {
+            println!("not run: needs qemu-img");
+            return;
+        }
+        let dir = std::env::temp_dir().join(format!("inside-{}", std::process::id()));
+        let folder = Folder::ensure(&dir).expect("a directory");
+        let path = dir.join("image.raw");
+        let file = File::options()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .open(&path)
+            .expect("made");
+        file.set_len(SIZE).expect("sparse");
+        for (n, (offset, length)) in (1_u8..).zip(pieces(SIZE)) {
+            file.write_all_at(&[n; 5000], offset + length / 2).expect("written");
+        }
+        let image = Image {
+            name: "image.raw".parse().expect("a name"),
+            sha256: model::digest::Sha256::of(b""),
+            size_bytes: SIZE,
+            format: ImageFormat::Raw,
+            trusted: false,
+            listed: true,
+        };
+        let (commands, from) = (Commands::under("/".into()), path.display().to_string());
+        let found = sums(&commands, &image, (&file, &from), SIZE, || folder.nameless(0o600)).expect("summed");
+        let laid = pieces(SIZE)
+            .into_iter()
+            .map(|piece| pieces::sum(&file, piece).expect("read"));
+        assert_eq!(found, laid.collect::<Vec<_>>());
+        assert!(
+            found.windows(2).all(|pair| pair[0] != pair[1]),
+            "each its own: {found:?}"
+        );
+        std::fs::remove_dir_all(dir).expect("removed");
+    }
 }

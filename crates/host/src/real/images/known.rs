@@ -83,6 +83,12 @@ impl Known {
             .map(drop)
     }
 
+    /// For at least half as long as anything is.
+    pub(super) fn holds_for_long(&self, sha256: &Sha256, file: &File) -> io::Result<bool> {
+        let young = self.about(sha256, file, |record| record.since.elapsed() < GOOD_FOR / 2);
+        young.map(|young| young == Some(true))
+    }
+
     fn about<T>(&self, sha256: &Sha256, file: &File, ask: impl FnOnce(&mut Record) -> T) -> io::Result<Option<T>> {
         let stamp = Stamp::of(file)?;
         let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
@@ -97,27 +103,41 @@ impl Known {
         if self.holds(sha256, file)? {
             return Ok(*sha256);
         }
+        self.read(sha256, file, fresh, &|| false)
+    }
+
+    /// The digest that it has, whatever is known of it. `over`: it is not wanted any more, and nothing was found out.
+    pub(super) fn read(
+        &self,
+        sha256: &Sha256,
+        file: &mut File,
+        fresh: &File,
+        over: &dyn Fn() -> bool,
+    ) -> io::Result<Sha256> {
         let fresh = Stamp::of(fresh)?;
         // A page that somebody has mapped and changed takes further changes without a word until it is written back.
         file.sync_data()?;
         let stamp = Stamp::of(file)?;
-        let found = digest(file)?;
+        let found = digest(file, over)?;
         let keeps = fstatfs(&*file).is_ok_and(|seen| KEEP_TIMES.iter().any(|magic| i64::from(*magic) == seen.f_type));
         let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
-        files.remove(sha256);
+        let before = files.remove(sha256).filter(|before| before.stamp == stamp);
         if found == *sha256 && keeps && stamp.settled(&fresh) && Stamp::of(file)? == stamp && files.len() < MANY {
             let since = Instant::now();
-            let inside = None;
+            let inside = before.and_then(|before| before.inside);
             files.insert(found, Record { stamp, since, inside });
         }
         Ok(found)
     }
 }
 
-fn digest(file: &mut File) -> io::Result<Sha256> {
+fn digest(file: &mut File, over: &dyn Fn() -> bool) -> io::Result<Sha256> {
     file.rewind()?;
     let (mut hasher, mut chunk) = (Hasher::default(), vec![0; CHUNK]);
     loop {
+        if over() {
+            return Err(io::ErrorKind::Interrupted.into());
+        }
         match file.read(&mut chunk)? {
             0 => return Ok(hasher.done()),
             read => hasher.add(&chunk[..read]),

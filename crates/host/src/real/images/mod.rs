@@ -13,7 +13,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use model::digest::Hasher;
+use model::digest::{Hasher, Sha256};
 use model::signal::Code;
 
 use self::known::{Known, Stamp};
@@ -69,6 +69,51 @@ impl Images {
             return Err(mismatch(image, format!("the stored file has digest {found}")));
         }
         Ok((file, before))
+    }
+
+    fn read_one(&self, name: &str, over: &dyn Fn() -> bool) -> Result<()> {
+        let doing = || format!("read image {name} ahead");
+        let store = self.store()?;
+        // Somebody else's file is left to who put it there.
+        let Ok(sha256) = name.parse::<Sha256>() else {
+            return Ok(());
+        };
+        let Some(mut file) = store.file(name)? else {
+            return Ok(());
+        };
+        if self.known.holds_for_long(&sha256, &file).doing(doing)? {
+            return Ok(());
+        }
+        let (before, fresh) = (Stamp::of(&file).doing(doing)?, store.nameless(0o600)?);
+        let found = self.known.read(&sha256, &mut file, &fresh, over).doing(doing)?;
+        if found != sha256 && Stamp::of(&file).doing(doing)? == before {
+            store.remove(name)?;
+            let why = format!("the stored file had digest {found}, and is taken out");
+            return Err(rotten(name, &why));
+        }
+        Ok(())
+    }
+
+    /// What its pieces sum up to on any disk, before one has it.
+    fn learn_one(&self, image: &Image) -> Result<()> {
+        let doing = || format!("look into image {}", image.sha256);
+        let Some(source) = self.stored(image)? else {
+            return Ok(());
+        };
+        let known = self.known.holds(&image.sha256, &source).doing(doing)?;
+        if !known || self.known.inside(&image.sha256, &source).doing(doing)?.is_some() {
+            return Ok(());
+        }
+        let size = inside::look(&self.commands, image, &source)?;
+        let from = self.path_of(image);
+        let store = self.store()?;
+        let sums = inside::sums(&self.commands, image, (&source, &from), size, || store.nameless(0o600))?;
+        let learned = Inside { size, sums };
+        self.known.learn(&image.sha256, &source, learned).doing(doing)
+    }
+
+    fn path_of(&self, image: &Image) -> String {
+        self.store.join(image.sha256.to_string()).display().to_string()
     }
 
     fn store(&self) -> Result<Folder> {
@@ -174,6 +219,15 @@ impl crate::Images for Images {
         inside::look(&self.commands, image, &self.sound(image)?.0)
     }
 
+    fn read_ahead(&self, listed: &[Image], over: &dyn Fn() -> bool) -> Result<Vec<Error>> {
+        let names = self.store()?.names()?;
+        // One that cannot be read keeps nobody from the others.
+        let read = names.iter().map(|name| self.read_one(name, over));
+        let learned = listed.iter().map(|image| self.learn_one(image));
+        let results = read.chain(learned).take_while(|_| !over());
+        Ok(results.filter_map(Result::err).collect())
+    }
+
     fn write(&self, image: &Image, disk: &dyn OpenDisk) -> Result<()> {
         let held = disk.fd().ok_or_else(|| refused(image, "the disk is a pretended one"))?;
         let doing = || format!("write image {} to a disk", image.sha256);
@@ -188,7 +242,7 @@ impl crate::Images for Images {
         let format = image.format.as_str();
         // The disk is its standard input, which it can only reach by that number; never its output, where a program may
         // say something. The image has the name of its digest, and the cage opens that very file and no other.
-        let from = self.store.join(image.sha256.to_string()).display().to_string();
+        let from = self.path_of(image);
         let args = ["convert", "-n", "-f", format, "-O", "raw", &from, DISK];
         let with = With {
             input: Some(disk.try_clone().doing(doing)?),
@@ -237,6 +291,14 @@ fn missing(image: &Image) -> Error {
 
 fn mismatch(image: &Image, why: String) -> Error {
     slice_error(Code::ImageDigestMismatch, image, &why)
+}
+
+fn rotten(name: &str, why: &str) -> Error {
+    Error::Slice {
+        code: Code::ImageDigestMismatch,
+        subject: name.to_owned(),
+        why: why.to_owned(),
+    }
 }
 
 fn irregular(image: &Image, why: &str) -> Error {

@@ -1,8 +1,10 @@
 //! Which pieces of a disk are read back after an image was written to it: all of a small one, else the same few, the first
-//! and the last among them. Once a disk was compared with an image, sums over those pieces stand for the image: a disk
-//! with the same sums holds it. Sums that differ, or that cannot be taken, prove nothing; whoever asks compares then.
+//! and the last among them. Once they were read from the image, or a disk was compared with it, sums over those pieces
+//! stand for the image: a disk with the same sums holds it. Sums that differ, or that cannot be taken, prove nothing;
+//! whoever asks compares then.
 
 use std::fs::File;
+use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 
@@ -38,17 +40,18 @@ pub(super) fn sums(disk: &File, size: u64) -> Option<Vec<u32>> {
     let past = i32::try_from(OFlags::DIRECT.bits()).ok()?;
     let own = format!("/proc/self/fd/{}", disk.as_raw_fd());
     let disk = File::options().read(true).custom_flags(past).open(own).ok()?;
-    let mut buffer = Buffer::zeros(usize::try_from(PIECE).ok()?);
-    let mut sum = |(offset, length): (u64, u64)| {
-        let mut sum = 0;
-        for (at, length) in direct::pieces(length, buffer.get().len()) {
-            let bytes = &mut buffer.get_mut()[..length];
-            direct::read(&disk, bytes, offset + at).ok()?;
-            sum = crc32c::crc32c_append(sum, bytes);
-        }
-        Some(sum)
-    };
-    pieces(size).into_iter().map(&mut sum).collect()
+    pieces(size).into_iter().map(|piece| sum(&disk, piece).ok()).collect()
+}
+
+pub(super) fn sum(file: &File, (offset, length): (u64, u64)) -> io::Result<u32> {
+    let mut buffer = Buffer::zeros(usize::try_from(PIECE.min(length)).unwrap_or_default());
+    let mut sum = 0;
+    for (at, length) in direct::pieces(length, buffer.get().len()) {
+        let bytes = &mut buffer.get_mut()[..length];
+        direct::read(file, bytes, offset + at)?;
+        sum = crc32c::crc32c_append(sum, bytes);
+    }
+    Ok(sum)
 }
 
 #[cfg(test)]
