@@ -285,6 +285,12 @@ async fn gone(change: &mut Change, slot: &SlotRow, found: &Output) -> Answer<()>
     }
 }
 
+/// Nobody gets it until a discovery has found it as it should be.
+pub(super) async fn blame(change: &mut Change, slot: &SlotRow, code: Code, why: String) -> Answer<()> {
+    let (blockers, warnings) = (slot.blockers.clone(), slot.warnings.clone());
+    note(change, slot, Some((code, why)), blockers, warnings, None).await
+}
+
 async fn note(
     change: &mut Change,
     slot: &SlotRow,

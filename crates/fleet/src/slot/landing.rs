@@ -15,13 +15,14 @@ use sqlx::types::Json;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
+use super::discovery;
 use super::state::{self, Clears};
 use super::store::{self, SlotRow};
 use crate::metrics::ALARMS;
 use crate::node::{self, NodeRow};
 use crate::task::TaskRow;
 
-/// A task has ended as its executor signed it.
+/// A task has ended as its executor signed it. Gives true if the host was at fault and has to be looked at.
 pub(crate) async fn landed(
     change: &mut Change,
     node: &NodeRow,
@@ -29,18 +30,21 @@ pub(crate) async fn landed(
     signed: &Task,
     result: &ResultPayload,
     to: TaskState,
-) -> Answer<()> {
+) -> Answer<bool> {
     let (slots, nonce, task_type) = match signed {
         // A VM that stands: its slots stay its tenant's.
-        Task::VmProvision(_) if to == TaskState::Succeeded => return Ok(()),
+        Task::VmProvision(_) if to == TaskState::Succeeded => return Ok(false),
         Task::VmProvision(params) => (&params.slots, Nonce::of_task(task.id()), TaskType::VmProvision),
         Task::VmRelease(params) => (&params.slots, params.release_nonce, TaskType::VmRelease),
         Task::HealthProbe(_)
         | Task::TopologyDiscover(_)
         | Task::ProvisionUser(_)
         | Task::DeprovisionUser(_)
-        | Task::VmPower(_) => return Ok(()),
+        | Task::VmPower(_) => return Ok(false),
     };
+    let blamed = result
+        .code
+        .filter(|code| task_type == TaskType::VmProvision && to == TaskState::Failed && is_of_host(*code));
     let ids: Vec<Uuid> = slots.iter().map(|slot| slot.slot_id.uuid()).collect();
     for slot in store::these(change.conn(), node.id(), &ids).await? {
         let proved = prove(change, &slot, task, result, nonce).await?;
@@ -57,6 +61,11 @@ pub(crate) async fn landed(
                     "its disk was never touched"
                 };
                 state::free(change, &slot, proof, why).await?;
+                if let Some(code) = blamed {
+                    let detail = result.detail.as_deref().unwrap_or(code.meaning());
+                    let why = format!("a provision failed here: {detail}");
+                    discovery::blame(change, &slot, code, shortened(&why)).await?;
+                }
             }
             _ => {
                 let code = result.code.unwrap_or(Code::WipeUnproved);
@@ -75,7 +84,17 @@ pub(crate) async fn landed(
         }
     }
     let row = node::store::lock(change, node.id()).await?.ok_or(Code::NotFound)?;
-    node::state::emptied(change, &row).await
+    node::state::emptied(change, &row).await?;
+    Ok(blamed.is_some())
+}
+
+/// Would the next one who gets this slot fail in the same way? An image or a guest may be as bad on any other.
+fn is_of_host(code: Code) -> bool {
+    match code {
+        Code::ImageUnavailable | Code::ImageNotRegular => false,
+        Code::DiskGuard => true,
+        _ => matches!(code.owner(), "node owner" | "node runtime"),
+    }
 }
 
 /// Tasks that nobody will ever hear of again, with what they were about: if their node was given one of them, its slots

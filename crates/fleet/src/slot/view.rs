@@ -95,11 +95,15 @@ fn waiting(row: &SlotRow, state: SlotState, now: Timestamp) -> Option<Waiting> {
         SlotState::Free => {
             let fault = fault(row)?;
             let since = row.fault_since.unwrap_or(since);
-            let verb = row.blockers().first().map(|first| first.fix.clone());
+            let verb = match fault.code {
+                Code::SlotBlocked => row.blockers().first().map(|first| first.fix.clone()),
+                Code::SlotDevicesChanged => Some(format!("gpuaas slot show {id}")),
+                _ => None,
+            };
             (
                 fault.detail,
                 since,
-                verb.unwrap_or_else(|| format!("gpuaas slot show {id}")),
+                verb.unwrap_or_else(|| format!("gpuaas node discover {}", row.node_name)),
             )
         }
         SlotState::Reserved if row.is_untended(now).unwrap_or(true) => (

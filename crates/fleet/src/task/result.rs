@@ -7,7 +7,7 @@ use base::tx::Actor;
 use base::wake::Topic;
 use model::dsse;
 use model::envelope::TaskPayload;
-use model::id::TaskId;
+use model::id::{NodeId, TaskId};
 use model::key::PublicKey;
 use model::node_api::{ResultAnswer, ResultRequest};
 use model::outcome::{Outcome, ResultPayload};
@@ -17,7 +17,7 @@ use model::task::{Task, TaskType, health_probe, topology_discover};
 use serde_json::json;
 use time::OffsetDateTime;
 
-use super::{TaskRow, reissue, store};
+use super::{TaskRow, enqueue_discovery, reissue, store};
 use crate::Fleet;
 use crate::identity::NodeCaller;
 use crate::machine;
@@ -264,7 +264,12 @@ async fn consequences(
         }
         // These concern slots, which their proofs speak for; the node goes on.
         (TaskType::VmProvision | TaskType::VmRelease, _) => match signed_task(change, row, result).await? {
-            Some(signed) => slot::landed(change, node, row, &signed, result, to).await,
+            Some(signed) => {
+                if slot::landed(change, node, row, &signed, result, to).await? {
+                    look_again(fleet, change, node.id()).await;
+                }
+                Ok(())
+            }
             // Somebody has changed our rows: nobody knows what was asked, so nobody gets these slots.
             None => slot::lost(change, node.id(), &[row.id]).await,
         },
@@ -276,6 +281,13 @@ async fn consequences(
             | TaskType::VmPower,
             _,
         ) => Ok(()),
+    }
+}
+
+/// A node that cannot be asked now is asked before it is ready again.
+async fn look_again(fleet: &Fleet, change: &mut Change, node: NodeId) {
+    if let Err(error) = enqueue_discovery(fleet, change, node).await {
+        tracing::warn!(%node, %error, "a node whose provision failed is not discovered anew");
     }
 }
 

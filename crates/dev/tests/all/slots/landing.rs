@@ -216,6 +216,54 @@ async fn a_failed_provision_frees_its_slot_only_by_proof() {
     town.end().await;
 }
 
+/// What failed by its host's fault would fail the next tenant, too: it waits until somebody has looked, and somebody
+/// is asked to at once.
+#[tokio::test]
+async fn a_slot_whose_host_was_at_fault_is_looked_at_before_anybody_gets_it() {
+    let town = town().await;
+    let puppet = Puppet::of_slices(&town, "a").await;
+    let fleet = town.fleet().await;
+    let all = u32::try_from(puppet.in_service(&town).await.len()).expect("eight");
+    let cases = [
+        (Code::VfioGroupBusy, true),
+        (Code::DiskGuard, true),
+        (Code::GuestNotReady, false),
+        (Code::ImageUnavailable, false),
+    ];
+    for (code, at_fault) in cases {
+        let renter = Renter::new(&fleet);
+        let slots = renter.reserves(1).await.expect("a slot is free");
+        let id = slots[0].slot_id;
+        renter.provisions(puppet.id(), &slots).await.expect("is asked for");
+        let offered = puppet.claim().await;
+        puppet
+            .ends(&town, &offered, |result| {
+                result.outcome = Outcome::Failed;
+                result.code = Some(code);
+                result.detail = Some("held by qemu".to_owned());
+                result.output = None;
+                untouched(&mut result.proofs);
+            })
+            .await;
+        let after = slot(&town, id).await;
+        assert_eq!(after.state, SlotState::Free, "{code}");
+        assert_eq!(after.fault.map(|fault| fault.code), at_fault.then_some(code), "{code}");
+        if at_fault {
+            let waiting = after.waiting.expect("it says why");
+            assert!(waiting.reason.contains("held by qemu"), "{waiting:?}");
+            assert_eq!(waiting.verb, "gpuaas node discover a");
+            let refused = Renter::new(&fleet).reserves(all).await;
+            assert_eq!(refused.expect_err("one of them is not given"), Code::SlotUnavailable);
+            puppet.finds(&town, &found(puppet.id())).await;
+            assert_eq!(slot(&town, id).await.fault, None, "{code}: it is as it was approved");
+        }
+        let rest = Renter::new(&fleet);
+        rest.reserves(all).await.expect("all of them again");
+        rest.gives_back().await;
+    }
+    town.end().await;
+}
+
 /// The operator's way out of quarantine, with an honest executor below.
 async fn rewipe(town: &Town, puppet: &Puppet, wanted: &Slot) {
     let path = format!("/v1/slots/{}/rewipe", wanted.slot_id);
