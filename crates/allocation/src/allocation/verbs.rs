@@ -40,7 +40,7 @@ pub async fn cancel(fleet: &Fleet, principal: &Principal, id: AllocationId) -> A
     let mut change = fleet.app.db.change(&principal.actor(), "allocation.cancel", id).await?;
     let row = store::lock(&mut change, id).await?;
     match row.state()? {
-        AllocationState::Requested | AllocationState::Provisioning => turn_back(&mut change, &row, "cancelled").await?,
+        AllocationState::Requested | AllocationState::Provisioning => turn_back(&mut change, row, "cancelled").await?,
         AllocationState::Unwinding | AllocationState::Cancelled => return Ok(()),
         AllocationState::Active => return Err(Code::AllocationAlreadyActive.into()),
         state @ (AllocationState::Releasing | AllocationState::Released | AllocationState::Failed) => {
@@ -70,7 +70,7 @@ pub async fn release(fleet: &Fleet, principal: &Principal, id: AllocationId, rea
 pub async fn release_in(change: &mut Change, id: AllocationId, reason: &str) -> Answer<bool> {
     let row = store::lock(change, id).await?;
     match row.state()? {
-        AllocationState::Requested | AllocationState::Provisioning => turn_back(change, &row, reason).await?,
+        AllocationState::Requested | AllocationState::Provisioning => turn_back(change, row, reason).await?,
         AllocationState::Active => {
             moves::enter(change, &row, AllocationState::Releasing, &Because::of(reason)).await?;
             intent::withdraw(change, row.intent()?).await?;
@@ -87,13 +87,15 @@ pub async fn release_in(change: &mut Change, id: AllocationId, reason: &str) -> 
 }
 
 /// On its way back: the workflow turns around, and nothing more is made under this intent.
-async fn turn_back(change: &mut Change, row: &AllocationRow, reason: &str) -> Answer<()> {
-    moves::enter(change, row, AllocationState::Unwinding, &Because::of(reason)).await?;
+async fn turn_back(change: &mut Change, mut row: AllocationRow, reason: &str) -> Answer<()> {
+    // First, so that the move is the last change, and its event tells of the version that is there to be read.
     sqlx::query("update allocation set cancel_asked_at = $2, version = version + 1 where id = $1")
         .bind(row.id)
         .bind(OffsetDateTime::from(change.at()))
         .execute(change.conn())
         .await?;
+    row.version += 1;
+    moves::enter(change, &row, AllocationState::Unwinding, &Because::of(reason)).await?;
     intent::withdraw(change, row.intent()?).await?;
     journal::cancel(change, row.workflow(Flow::Provision.name())).await?;
     Ok(())
