@@ -15,8 +15,14 @@ use uuid::Uuid;
 use super::store::{self, AllocationRow, TransitionRow, op};
 use crate::workflow::Flow;
 
-/// How long before its end it is said.
+/// Its end is near in its last hour, and if it lasts less than four, in its last quarter.
 const EXPIRING_MS: i64 = 3_600_000;
+const EXPIRING_SHARE: i64 = 4;
+
+fn expiring_since(created: Timestamp, ends: Timestamp) -> Timestamp {
+    let near_ms = (ends.since_ms(created) / EXPIRING_SHARE).min(EXPIRING_MS);
+    ends.plus_ms(-near_ms)
+}
 
 /// The tasks that make it and take it away, oldest first.
 pub(super) async fn work_of(fleet: &Fleet, row: &AllocationRow) -> Answer<Vec<TaskRow>> {
@@ -162,14 +168,13 @@ fn conditions(row: &AllocationRow, now: Timestamp) -> Vec<ConditionView> {
             verb,
         ));
     }
-    if let Some(ends) = row
-        .ends_at
-        .filter(|ends| Timestamp::from(*ends).since_ms(now) < EXPIRING_MS)
-    {
-        let verb = format!("gpuaas allocation extend {short} --ttl 4h");
-        let detail = Some(format!("released at {}", Timestamp::from(ends)));
-        let since = OffsetDateTime::from(Timestamp::from(ends).plus_ms(-EXPIRING_MS)).max(row.created_at);
-        all.push(condition(ConditionCode::Expiring, since, detail, "tenant", verb));
+    if let Some(ends) = row.ends_at.map(Timestamp::from) {
+        let since = expiring_since(row.created_at.into(), ends);
+        if since <= now {
+            let verb = format!("gpuaas allocation extend {short} --ttl 4h");
+            let detail = Some(format!("released at {ends}"));
+            all.push(condition(ConditionCode::Expiring, since.into(), detail, "tenant", verb));
+        }
     }
     all
 }
@@ -193,6 +198,15 @@ mod tests {
 
     use super::*;
     use crate::allocation::moves::deadline_s;
+
+    #[test]
+    fn an_end_is_near_in_the_last_hour_or_the_last_quarter() {
+        let (created, s) = (Timestamp::from_millis(0), 1000);
+        for (lasts_s, near_s) in [(60, 15), (1800, 450), (4 * 3600, 3600), (30 * 86_400, 3600)] {
+            let ends = created.plus_ms(lasts_s * s);
+            assert_eq!(ends.since_ms(expiring_since(created, ends)), near_s * s, "{lasts_s}");
+        }
+    }
 
     #[test]
     fn no_state_is_without_a_deadline_and_a_way_out() {
