@@ -36,10 +36,16 @@ pub(super) async fn work_of(fleet: &Fleet, row: &AllocationRow) -> Answer<Vec<Ta
 /// With its phases, for whoever looks at one.
 pub(super) async fn whole(fleet: &Fleet, row: AllocationRow) -> Answer<AllocationView> {
     let tasks = work_of(fleet, &row).await?;
-    let revision = row.version + tasks.iter().map(|task| task.version).sum::<i64>();
+    // A switch that has landed is a change that the row gets to know of later, as its next version.
+    let revision = row.version + i64::from(row.switched) + tasks.iter().map(|task| task.version).sum::<i64>();
+    let wiped = match row.state()? {
+        AllocationState::Released => store::wiped(fleet.app.db.bookkeeping(), row.id()).await?,
+        _ => Vec::new(),
+    };
     let mut view = brief(fleet.app.clock.now(), row)?;
     view.revision = revision;
     view.phases = phases_of(tasks.last())?;
+    view.wiped = wiped.into_iter().map(|row| row.view()).collect();
     Ok(view)
 }
 
@@ -84,15 +90,13 @@ pub(super) fn brief(now: Timestamp, row: AllocationRow) -> Answer<AllocationView
         ends_at: row.ends_at.map(Into::into),
         forced: row.forced,
         code: code(row.code.as_deref()),
-        power: row
-            .power
-            .as_deref()
-            .map(|word| if word == "off" { Power::Off } else { Power::Running }),
+        power: power(&row, state),
         private_ip: row.private_ip.as_deref().and_then(|ip| ip.parse().ok()),
         slot_ids: row.slot_ids.iter().map(|id| (*id).into()).collect(),
         simulated: row.simulated,
         operation_id: Some(row.workflow(flow.name())),
         phases: Vec::new(),
+        wiped: Vec::new(),
         correlation_id: row.correlation_id.to_string(),
         created_at: row.created_at.into(),
         ended_at: row.ended_at.map(Into::into),
@@ -107,6 +111,23 @@ pub(super) fn brief(now: Timestamp, row: AllocationRow) -> Answer<AllocationView
         default_username: row.default_username,
         node_name: row.node_name,
     })
+}
+
+/// As its node has signed it last: a switch that has landed counts before anybody has written it down. What is being made or
+/// taken away has none.
+fn power(row: &AllocationRow, state: AllocationState) -> Option<Power> {
+    let word = match state {
+        AllocationState::Active if row.switched => row.power_wanted.as_deref(),
+        AllocationState::Active => row.power.as_deref(),
+        AllocationState::Requested
+        | AllocationState::Provisioning
+        | AllocationState::Unwinding
+        | AllocationState::Releasing
+        | AllocationState::Released
+        | AllocationState::Failed
+        | AllocationState::Cancelled => None,
+    };
+    word.map(|word| if word == "off" { Power::Off } else { Power::Running })
 }
 
 /// A machine has no VM to switch, a slice no account of ours.
