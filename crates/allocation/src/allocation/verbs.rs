@@ -19,6 +19,7 @@ use time::OffsetDateTime;
 use super::create::check_ttl;
 use super::later;
 use super::moves::{self, Because};
+use super::refused::refused;
 use super::store::{self, AllocationRow};
 use crate::project::quota;
 use crate::seat::Seat;
@@ -44,7 +45,10 @@ pub async fn cancel(fleet: &Fleet, principal: &Principal, id: AllocationId) -> A
         AllocationState::Unwinding | AllocationState::Cancelled => return Ok(()),
         AllocationState::Active => return Err(Code::AllocationAlreadyActive.into()),
         state @ (AllocationState::Releasing | AllocationState::Released | AllocationState::Failed) => {
-            return Err(ApiError::new(Code::StateConflict).message(format!("the allocation is {state}")));
+            return Err(refused(
+                &row,
+                format!("the allocation is {state}: only what is being made is cancelled"),
+            ));
         }
     }
     Ok(change.commit().await?)
@@ -151,7 +155,7 @@ pub async fn retry(fleet: &Fleet, principal: &Principal, id: AllocationId) -> An
     let mut change = fleet.app.db.change(&principal.actor(), "allocation.retry", id).await?;
     let row = store::lock(&mut change, id).await?;
     if row.stuck_since.is_none() {
-        return Err(ApiError::new(Code::StateConflict).message("the allocation is not stuck"));
+        return Err(refused(&row, format!("the allocation is {} and not stuck", row.state)));
     }
     let deadline = moves::deadline_s(row.state()?).map(|s| OffsetDateTime::from(change.at().plus_s(s)));
     sqlx::query(
@@ -178,7 +182,7 @@ pub async fn extend(fleet: &Fleet, principal: &Principal, id: AllocationId, wish
     quota::lock(&mut change, row.project()).await?.admits_ttl(wish.ttl_s)?;
     let row = store::lock(&mut change, id).await?;
     if row.state()? != AllocationState::Active {
-        return Err(ApiError::new(Code::StateConflict).message(format!("the allocation is {}, not active", row.state)));
+        return Err(refused(&row, format!("the allocation is {}, not active", row.state)));
     }
     let at = change.at();
     let ends_at = wish
@@ -212,9 +216,9 @@ pub async fn asked_before(fleet: &Fleet, principal: &Principal, id: AllocationId
         | AllocationState::Unwinding
         | AllocationState::Active
         | AllocationState::Releasing
-        | AllocationState::Released) => {
-            Err(ApiError::new(Code::StateConflict)
-                .message(format!("the allocation is {state}, not failed or cancelled")))
-        }
+        | AllocationState::Released) => Err(refused(
+            &row,
+            format!("the allocation is {state}, not failed or cancelled"),
+        )),
     }
 }

@@ -131,7 +131,7 @@ fn power(row: &AllocationRow, state: AllocationState) -> Option<Power> {
 }
 
 /// A machine has no VM to switch, a slice no account of ours.
-fn verbs(state: AllocationState, kind: SkuKind, stuck: bool) -> Vec<String> {
+pub(super) fn verbs(state: AllocationState, kind: SkuKind, stuck: bool) -> Vec<String> {
     let fits = |verb: &&str| match *verb {
         "reboot" | "stop" | "start" => kind == SkuKind::Slice,
         "repair" => kind == SkuKind::Machine,
