@@ -151,7 +151,7 @@ pub(crate) struct Create {
     /// An id or a name; not needed if you are in one project only
     #[arg(long)]
     project: Option<String>,
-    /// To recognise it by
+    /// To recognise it by, 1 to 64 characters
     #[arg(long)]
     name: Option<String>,
     /// One of the SKU's images
