@@ -79,6 +79,14 @@ async fn what_is_given_back_has_no_power_and_a_proof() {
     let made = market.rents("one").await;
     let active = market.until(made.id, AllocationState::Active).await;
     assert_eq!((active.power, active.wiped), (Some(Power::Running), Vec::new()));
+    eventually("its node has said that it holds it", async || {
+        let slots = market.slots().await;
+        let held = slots
+            .iter()
+            .any(|slot| slot.id == made.slot_ids[0] && slot.held.is_some());
+        held.then_some(()).ok_or("not yet")
+    })
+    .await;
     market.verb(made.id, "release").await;
     let released = market.until(made.id, AllocationState::Released).await;
     assert_eq!(released.power, None);
