@@ -143,7 +143,11 @@ pub(crate) async fn run(verb: Verb, session: &mut Session) -> Result<(), Failure
                 return session.list(&path, &[], &limit, &PROOFS).await;
             }
             let document = client.list(&path, &[], limit.most()).await?;
-            proof::show(&mut session.out, &document)
+            proof::show(&mut session.out, &document)?;
+            if document.get("next").is_some_and(Value::is_string) {
+                session.out.note("there are more; --limit N or --all shows them")?;
+            }
+            Ok(())
         }
     }
 }
