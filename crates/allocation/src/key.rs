@@ -97,7 +97,9 @@ async fn add(
     .await?;
     if made.rows_affected() == 0 {
         let what = format!("you have a key of this name, or {MOST} keys already");
-        return Err(ApiError::new(Code::StateConflict).message(what));
+        return Err(ApiError::new(Code::StateConflict)
+            .message(what)
+            .hint("`gpuaas key list`, then `gpuaas key remove`"));
     }
     let created_at = change.at();
     change.commit().await?;

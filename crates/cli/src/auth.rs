@@ -47,7 +47,8 @@ pub(crate) enum Verb {
     Status,
     /// Sign in, or keep a token that you have; the server's token is tried before it is kept
     #[command(after_help = "Examples:\n  gpuaas auth login --url https://gpu.example\n  \
-                            gpuaas auth login --with-token --url https://gpu.example < token.txt")]
+                            gpuaas auth login --with-token --url https://gpu.example < token.txt\n  \
+                            gpuaas auth login --profile lab --url https://lab.example")]
     Login {
         /// Read a token from stdin instead of signing in
         #[arg(long, conflicts_with = "device")]
@@ -110,6 +111,12 @@ async fn login(session: &mut Session, with_token: bool, device: bool) -> Result<
     let profile = session.settings.profile.value.clone();
     store.keep(&profile, client.base(), Secret::new(token))?;
     session.out.record(&VIEW, &me)?;
+    if profile != crate::config::DEFAULT_PROFILE {
+        session.out.note(&format!(
+            "as profile {0}; use it with --profile {0}",
+            text::plain(&profile)
+        ))?;
+    }
     session.out.note(&format!(
         "logged in to {}; the token is kept in {} (a file that only you can read, not a keyring)",
         text::plain(client.base()),

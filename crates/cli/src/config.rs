@@ -56,6 +56,8 @@ pub(crate) struct Flags {
     pub(crate) profile: Option<String>,
     pub(crate) ca_file: Option<PathBuf>,
     pub(crate) output: Option<Format>,
+    /// The verb logs in, which makes a profile that is not there yet.
+    pub(crate) login: bool,
 }
 
 /// Who decided a setting.
@@ -131,10 +133,11 @@ impl Settings {
                 value: DEFAULT_PROFILE.to_owned(),
                 from: Source::Default,
             });
-        let chosen = file.profile(&profile)?;
+        let credentials = Credentials::at(&config_dir.value);
+        let chosen = file.profile(&profile, &credentials.profiles()?, flags.login)?;
         let of_profile = || Source::Profile(profile.value.clone());
 
-        let stored = Credentials::at(&config_dir.value).read(&profile.value)?;
+        let stored = credentials.read(&profile.value)?;
         let dev = DevServer::find(vars);
         let url = sourced(flags.url, Source::Flag)
             .or_else(|| var("GPUAAS_URL"))

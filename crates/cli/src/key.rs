@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::failure::Failure;
 use crate::ids::{Noun, resolve};
 use crate::output::column::{Kind, View, col};
-use crate::output::text;
+use crate::output::{Done, text};
 use crate::session::Session;
 use crate::token::done;
 
@@ -60,7 +60,9 @@ pub(crate) async fn run(verb: Verb, session: &mut Session) -> Result<(), Failure
             let public_key =
                 public_key.map_err(|error| Failure::usage(format!("{} is no public key: {error}", file.display())))?;
             let made = client.post(Noun::Key.path(), &KeyCreate { name, public_key }).await?;
-            session.out.record(&VIEW, &made)
+            let name = text::plain(made.get("name").and_then(Value::as_str).unwrap_or_default());
+            let done = Done::of(format!("key {name} is stored: what you rent from now on lets it in"));
+            session.out.told(&VIEW, &made, &done)
         }
         Verb::Remove { key, yes } => {
             let id = resolve(&client, Noun::Key, &key).await?;

@@ -79,7 +79,7 @@ struct Global {
     /// The API's address [env: GPUAAS_URL]
     #[arg(long, global = true)]
     url: Option<String>,
-    /// A profile of config.toml [env: GPUAAS_PROFILE]
+    /// A profile of config.toml, or of a login [env: GPUAAS_PROFILE]
     #[arg(long, global = true, value_name = "NAME")]
     profile: Option<String>,
     /// The CA of a server with a private certificate, PEM [env: GPUAAS_CA_FILE]
@@ -154,6 +154,7 @@ pub async fn run(args: impl IntoIterator<Item = impl Into<OsString>>, mut env: E
         url: cli.global.url,
         profile: cli.global.profile,
         ca_file: cli.global.ca_file,
+        login: matches!(cli.noun, Noun::Auth(auth::Verb::Login { .. })),
     };
     let wants_json = flags.output == Some(Format::Json);
     let mut session = match Session::open(flags, cli.global.columns, env) {

@@ -9,7 +9,7 @@ use crate::client::Client;
 use crate::failure::{Exit, Failure};
 use crate::ids::{Noun, REACH, resolve};
 use crate::output::column::{Kind, View, col};
-use crate::output::text;
+use crate::output::{Done, text};
 use crate::session::{Limit, Session};
 use crate::token::done;
 
@@ -57,6 +57,7 @@ pub(crate) enum Verb {
     },
     /// Make a project (operators)
     Create {
+        /// Lower-case letters, digits and -
         name: String,
         /// Its first owner, by name; you, unless told
         #[arg(long)]
@@ -80,12 +81,14 @@ pub(crate) enum Member {
     /// Who is in it, and as what
     #[command(visible_alias = "ls")]
     List {
+        /// An id or a name
         project: String,
         #[command(flatten)]
         limit: Limit,
     },
     /// Let somebody in, or change their role
     Add {
+        /// An id or a name
         project: String,
         /// By name
         user: String,
@@ -96,6 +99,7 @@ pub(crate) enum Member {
     /// Take somebody out
     #[command(visible_alias = "rm")]
     Remove {
+        /// An id or a name
         project: String,
         /// By name
         user: String,
@@ -108,19 +112,32 @@ pub(crate) enum Member {
 #[derive(Subcommand)]
 pub(crate) enum Quota {
     /// What it may have, and has
-    Show { project: String },
-    /// Change what it may have (operators)
-    Set {
+    Show {
+        /// An id or a name
         project: String,
-        #[arg(long)]
+    },
+    /// Change what it may have (operators); what is not named stays
+    #[command(
+        group = clap::ArgGroup::new("limits").required(true).multiple(true),
+        after_help = "Example:  gpuaas project quota set demo --slots 16 --max-ttl-hours 72"
+    )]
+    Set {
+        /// An id or a name
+        project: String,
+        /// Slots at once, in all its allocations together
+        #[arg(long, value_name = "N", group = "limits")]
         slots: Option<u32>,
-        #[arg(long)]
+        /// Slots of any one SKU at once
+        #[arg(long, value_name = "N", group = "limits")]
         slots_per_sku: Option<u32>,
-        #[arg(long)]
+        /// Allocations at once
+        #[arg(long, value_name = "N", group = "limits")]
         allocations: Option<u32>,
-        #[arg(long)]
+        /// Open terminals at once
+        #[arg(long, value_name = "N", group = "limits")]
         terminals: Option<u32>,
-        #[arg(long)]
+        /// How many hours an allocation may be rented for; each then needs an end
+        #[arg(long, value_name = "N", group = "limits")]
         max_ttl_hours: Option<u32>,
     },
 }
@@ -133,7 +150,13 @@ pub(crate) async fn run(verb: Verb, session: &mut Session) -> Result<(), Failure
                 .client()?
                 .post(Noun::Project.path(), &ProjectCreate { name, owner })
                 .await?;
-            session.out.record(&VIEW, &made)
+            let word = |place: &str| text::plain(made.get(place).and_then(Value::as_str).unwrap_or_default());
+            let name = word("name");
+            let done = Done::of(format!("project {name} is made, as {}", text::short_id(&word("id"))));
+            let done = done.next(format!(
+                "gpuaas project member add {name} NAME, or gpuaas project quota show {name}"
+            ));
+            session.out.told(&VIEW, &made, &done)
         }
         Verb::Show { project } => {
             let (client, path) = found(session, &project).await?;
@@ -163,9 +186,27 @@ pub(crate) async fn run(verb: Verb, session: &mut Session) -> Result<(), Failure
                 max_ttl_hours,
             };
             let document = client.post(&format!("{path}/quota"), &body).await?;
-            session.out.record(&QUOTA, &document)
+            session.out.told(&QUOTA, &document, &may_have(&project, &document))
         }
     }
+}
+
+/// `demo may have at once: 8 slots (2 used), …`; what is not limited is not said.
+fn may_have(project: &str, quota: &Value) -> Done {
+    let number = |place: &str| quota.get(place).and_then(Value::as_u64);
+    let of = |place: &str, words: &str| {
+        let used = number(&format!("{place}_used")).map(|used| format!(" ({used} used)"));
+        number(place).map(|most| format!("{most} {words}{}", used.unwrap_or_default()))
+    };
+    let all = [
+        of("slots", "slots"),
+        of("allocations", "allocations"),
+        of("slots_per_sku", "slots of one SKU"),
+        of("terminals", "terminals"),
+        of("max_ttl_hours", "hours for each allocation"),
+    ];
+    let all: Vec<String> = all.into_iter().flatten().collect();
+    Done::of(format!("{} may have at once: {}", text::plain(project), all.join(", ")))
 }
 
 async fn found(session: &mut Session, typed: &str) -> Result<(Client, String), Failure> {
@@ -186,7 +227,10 @@ async fn member(session: &mut Session, verb: Member) -> Result<(), Failure> {
             let document = client
                 .post(&format!("{path}/members"), &MemberAdd { user, role })
                 .await?;
-            session.out.record(&MEMBERS, &document)
+            let who = text::plain(document.get("user").and_then(Value::as_str).unwrap_or_default());
+            let role = text::plain(document.get("role").and_then(Value::as_str).unwrap_or_default());
+            let done = Done::of(format!("{who} is {role} of {} now", text::plain(&project)));
+            session.out.told(&MEMBERS, &document, &done)
         }
         Member::Remove { project, user, yes } => {
             let (client, path) = found(session, &project).await?;

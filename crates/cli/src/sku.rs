@@ -8,7 +8,7 @@ use model::api::{SkuCreate, SkuPrice};
 use crate::failure::Failure;
 use crate::ids::{Noun, resolve};
 use crate::output::column::{Kind, View, col, extra, find, piped};
-use crate::output::{money, text};
+use crate::output::{Done, money, text};
 use crate::session::{Limit, Session};
 
 pub(crate) const VIEW: View = View {
@@ -34,6 +34,14 @@ pub(crate) const VIEW: View = View {
     key: "id",
 };
 
+const EXAMPLE: &str = r#"Example:  gpuaas sku create slice.json   with this in slice.json, for one GPU at 2.00 USD an hour:
+  {
+    "name": "slice.h100.1", "kind": "slice", "gpu_model": "H100", "gpu_count": 1, "slots": 1,
+    "vcpu": 12, "memory_mib": 65536, "nvme_gib": 3500, "fabric": true, "images": ["ubuntu-24.04.raw"],
+    "price_micro_per_hour": 2000000, "currency": "USD"
+  }
+A slot fits if it has at least as much; see `gpuaas node slots`. Images stand in `gpuaas image list`."#;
+
 #[derive(Subcommand)]
 pub(crate) enum Verb {
     /// What there is
@@ -48,6 +56,7 @@ pub(crate) enum Verb {
         sku: String,
     },
     /// Put something into the catalogue (operators)
+    #[command(after_help = EXAMPLE)]
     Create {
         /// A JSON document of the form that the API takes
         file: PathBuf,
@@ -80,7 +89,12 @@ pub(crate) async fn run(verb: Verb, session: &mut Session) -> Result<(), Failure
             let body: SkuCreate = serde_json::from_str(&text)
                 .map_err(|error| Failure::usage(format!("{} is no SKU: {error}", file.display())))?;
             let made = session.client()?.post(Noun::Sku.path(), &body).await?;
-            session.out.record(&VIEW, &made)
+            let word = |place: &str| text::plain(find(&made, place).as_str().unwrap_or_default());
+            let price = find(&made, "price_micro_per_hour").as_u64().unwrap_or_default();
+            let (name, price) = (word("name"), money::per_hour(price, &word("currency")));
+            let done = Done::of(format!("{name} is in the catalogue, for {price}"));
+            let done = done.next(format!("gpuaas allocation create --sku {name} --wait"));
+            session.out.told(&VIEW, &made, &done)
         }
         Verb::Price { sku, price, yes } => reprice(session, &sku, price, yes).await,
     }
@@ -103,6 +117,19 @@ async fn reprice(session: &mut Session, typed: &str, micro: u64, yes: bool) -> R
         price_micro_per_hour: micro,
     };
     let document = client.post(&format!("{path}/price"), &body).await?;
-    session.out.note(&format!("{name}: {change}"))?;
-    session.out.record(&VIEW, &document)
+    let done = Done::of(format!("{name}: {change}, for whoever comes from now on"));
+    session.out.told(&VIEW, &document, &done)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_example_of_the_help_is_a_sku() {
+        let (begin, end) = (EXAMPLE.find('{'), EXAMPLE.rfind('}'));
+        let json = EXAMPLE.get(begin.expect("a document")..=end.expect("its end"));
+        let sku: SkuCreate = serde_json::from_str(json.expect("both")).expect("of the form that the API takes");
+        assert!(EXAMPLE.contains(&money::per_hour(sku.price_micro_per_hour, "USD an hour").replace("/h", "")));
+    }
 }

@@ -10,7 +10,7 @@ use crate::duration;
 use crate::failure::Failure;
 use crate::ids::{Noun, resolve};
 use crate::output::column::{Kind, View, col, extra, piped};
-use crate::output::text;
+use crate::output::{Done, text};
 use crate::session::{Limit, Session};
 use crate::thread;
 use crate::token::done;
@@ -146,6 +146,16 @@ pub(crate) async fn run(verb: Verb, session: &mut Session) -> Result<(), Failure
             done(session, &id, &said, &answer)
         }
     }
+}
+
+/// What is said of a task that nobody waits for.
+pub(crate) fn asked(session: &mut Session, task: &Value) -> Result<(), Failure> {
+    let word = |place: &str| text::plain(task.get(place).and_then(Value::as_str).unwrap_or_default());
+    let (kind, node, id) = (word("task_type"), word("node_name"), word("id"));
+    let short = text::short_id(&id);
+    let done = Done::of(format!("{node} was asked for {kind}, as {short}"));
+    let done = done.next(format!("gpuaas task show {short} --wait"));
+    session.out.told(&VIEW, task, &done)
 }
 
 pub(crate) fn path(id: &str) -> String {

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::failure::Failure;
 use crate::ids::{Noun, resolve, resolve_in};
 use crate::output::Format;
-use crate::output::column::{Kind, View, col, extra};
+use crate::output::column::{Kind, View, col, extra, seen};
 use crate::output::text;
 use crate::session::{Limit, Session};
 
@@ -19,6 +19,7 @@ pub(crate) const VIEW: View = View {
         col("name", "name", Kind::Text),
         col("scopes", "scopes", Kind::Text),
         col("expires", "expires_at", Kind::Until),
+        seen("revoked", "revoked_at", Kind::Since),
         col("last_used", "last_used_at", Kind::Since),
         col("age", "created_at", Kind::Since),
         extra("user", "user_id", Kind::Id),

@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 
 use crate::client::{Client, encode};
 use crate::failure::Failure;
-use crate::output::Format;
 use crate::output::column::{Kind, View, col, extra, find};
 use crate::output::text;
+use crate::output::{Done, Format};
 use crate::session::Session;
 
 const PATH: &str = "/v1/trust";
@@ -126,8 +126,11 @@ impl From<Word> for Purpose {
 }
 
 pub(crate) async fn run(verb: Verb, session: &mut Session) -> Result<(), Failure> {
-    let trust = match verb {
-        Verb::Show => session.client()?.get(PATH).await?,
+    let (trust, done) = match verb {
+        Verb::Show => {
+            let trust = session.client()?.get(PATH).await?;
+            return show(session, &trust);
+        }
         Verb::Rotate {
             purposes,
             now,
@@ -139,14 +142,22 @@ pub(crate) async fn run(verb: Verb, session: &mut Session) -> Result<(), Failure
             }
             let purposes = purposes.into_iter().map(Purpose::from).collect();
             let body = TrustRotate { purposes, now, reason };
-            session.client()?.post(&format!("{PATH}/rotate"), &body).await?
+            let trust = session.client()?.post(&format!("{PATH}/rotate"), &body).await?;
+            let waits = find(&trust, "rotations").as_array().is_some_and(|all| !all.is_empty());
+            let done = match waits {
+                true => "the rotation waits for nodes that do not know the next key yet, and goes on by itself",
+                false => "the keys are replaced: their standbys sign from now on",
+            };
+            (trust, done.to_owned())
         }
         Verb::Revoke { keyid, reason, yes } => {
             let client = session.client()?;
             let keyid = whole(&client, &keyid).await?;
             session.confirm(yes, &format!("revoke the signing key {} now", text::plain(&keyid)))?;
             let path = format!("{PATH}/keys/{}/revoke", encode(&keyid));
-            client.post(&path, &TrustRevoke { reason }).await?
+            let trust = client.post(&path, &TrustRevoke { reason }).await?;
+            let done = format!("key {} is revoked: its standby signs from now on", text::plain(&keyid));
+            (trust, done)
         }
         Verb::Delegate { file, yes } => {
             let wrong = |why: String| Failure::usage(format!("{}: {why}", file.display()));
@@ -154,9 +165,16 @@ pub(crate) async fn run(verb: Verb, session: &mut Session) -> Result<(), Failure
             let delegation = Envelope::parse(&bytes).map_err(|code| wrong(code.meaning().to_owned()))?;
             session.confirm(yes, "change who may sign for this installation")?;
             let body = TrustDelegate { delegation };
-            session.client()?.post(&format!("{PATH}/delegation"), &body).await?
+            let trust = session.client()?.post(&format!("{PATH}/delegation"), &body).await?;
+            (
+                trust,
+                "the delegation is in force: nodes learn of it with their next request".to_owned(),
+            )
         }
     };
+    if session.out.format == Format::Table && session.out.columns.is_none() {
+        return session.out.sentence(&Done::of(done).next("gpuaas trust show"));
+    }
     show(session, &trust)
 }
 

@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::failure::Failure;
 use crate::ids::{Noun, resolve};
 use crate::output::column::{Kind, View, col, extra};
-use crate::output::text;
+use crate::output::{Done, Format, text};
 use crate::session::{Limit, Session};
 use crate::token::done;
 
@@ -36,12 +36,16 @@ pub(crate) enum Verb {
     Grant {
         /// An id or a name
         user: String,
+        /// admin, operator, support, auditor or finance
+        #[arg(value_parser = platform_role)]
         role: Scope,
     },
     /// Take a platform role away; tokens lose it with the next request
     Revoke {
         /// An id or a name
         user: String,
+        /// admin, operator, support, auditor or finance
+        #[arg(value_parser = platform_role)]
         role: Scope,
     },
     /// Keep somebody out: tokens and sessions open nothing any more
@@ -80,6 +84,12 @@ pub(crate) async fn run(verb: Verb, session: &mut Session) -> Result<(), Failure
     }
 }
 
+/// What opens a project is a seat in it, and not granted here.
+fn platform_role(text: &str) -> Result<Scope, String> {
+    let known = text.parse().ok().filter(|scope| *scope != Scope::Project);
+    known.ok_or_else(|| "no such platform role; there are admin, operator, support, auditor and finance".to_owned())
+}
+
 fn path(id: &str, verb: &str) -> String {
     format!("{}/{id}/{verb}", Noun::User.path())
 }
@@ -88,5 +98,13 @@ async fn change(session: &mut Session, user: &str, verb: &str, role: Scope, what
     let client = session.client()?;
     let id = resolve(&client, Noun::User, user).await?;
     let answer = client.post(&path(&id, verb), &UserRole { role }).await?;
-    done(session, &id, &format!("{role} {what}"), &answer)
+    if session.out.format != Format::Table {
+        return done(session, &id, &format!("{role} {what}"), &answer);
+    }
+    let who = text::plain(user);
+    let told = match verb {
+        "grant" => format!("{who} is {role} now"),
+        _ => format!("{who} is no longer {role}; tokens lose it with the next request"),
+    };
+    session.out.sentence(&Done::of(told))
 }

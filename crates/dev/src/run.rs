@@ -1,18 +1,19 @@
 //! `gpuaas-dev run`: the platform for a newcomer. Prints what it does as it does it, then stays until Ctrl-C; the
 //! state is kept and the next start finds everything as it was.
 
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use base::auth::{Scope, bootstrap_admin, token_create};
+use base::auth::{Scope, Whose, bootstrap_admin, token_create, token_revoke};
 use base::db::managed::{Managed, Options};
 use base::tx::Actor;
 use base::{App, Clock};
 use host::pretend::Profile;
 use model::api::{Enrolment, NodeCreate, NodeView, Page};
+use model::id::UserId;
 use model::state::{NodeMode, NodeState};
 use wire::stop::Stop;
 
@@ -28,6 +29,9 @@ const FIRST: &str = "sim-a";
 /// For how long a start waits for its nodes.
 const READY_WITHIN: Duration = Duration::from_secs(60);
 const TOKEN_LIFE_S: i64 = 30 * 86_400;
+/// What a start calls its token, and the very first one.
+const TOKEN: &str = "gpuaas-dev";
+const FIRST_TOKEN: &str = "bootstrap";
 const DEV_USER: &str = "operator@demo.invalid";
 
 pub struct Wish {
@@ -78,12 +82,22 @@ pub async fn run(wish: Wish, stop: Stop) -> anyhow::Result<Ended> {
         () = stop.stopped() => Ok(()),
         ended = platform.ended() => ended.context("a role ended by itself"),
     };
+    let since = Instant::now();
+    if std::io::stdout().is_terminal() {
+        say(""); // the terminal has written ^C
+    }
+    say("Stopping: nodes, control plane, database …");
     state.withdraw()?;
     tokio::task::spawn_blocking(move || nodes.iter_mut().for_each(SimNode::stop)).await?;
     platform.stop().await?;
     if let Some(managed) = managed {
         managed.stop().await?;
     }
+    say(&format!(
+        "Stopped in {:.1}s. State is kept in {}",
+        since.elapsed().as_secs_f64(),
+        wish.state_dir.display()
+    ));
     outcome.map(|()| Ended::Stopped)
 }
 
@@ -156,7 +170,7 @@ async fn images(ground: &Ground, platform: &Platform, api: &Api) {
     }
 }
 
-/// A token for the command line. Each start makes a new one; old ones end by themselves.
+/// A token for the command line. Each start makes a new one and ends that of the start before, which nobody has any more.
 async fn token(app: &App) -> anyhow::Result<String> {
     let user: Option<uuid::Uuid> = sqlx::query_scalar("select id from app_user where name = $1")
         .bind(DEV_USER)
@@ -165,19 +179,26 @@ async fn token(app: &App) -> anyhow::Result<String> {
     let made = match user {
         None => bootstrap_admin(&app.db, DEV_USER).await?,
         Some(id) => {
-            let scopes = [Scope::Admin];
-            token_create(
-                &app.db,
-                &Actor::system("gpuaas-dev"),
-                id.into(),
-                "gpuaas-dev",
-                &scopes,
-                TOKEN_LIFE_S,
-            )
-            .await?
+            end_earlier(app, id.into()).await?;
+            let (scopes, actor) = ([Scope::Admin], Actor::system(TOKEN));
+            token_create(&app.db, &actor, id.into(), TOKEN, &scopes, TOKEN_LIFE_S).await?
         }
     };
     Ok(made.secret.reveal())
+}
+
+/// Only those that a start has made: whatever a person has made stays.
+async fn end_earlier(app: &App, user: UserId) -> anyhow::Result<()> {
+    let earlier: Vec<uuid::Uuid> =
+        sqlx::query_scalar("select id from api_token where user_id = $1 and name = any($2) and revoked_at is null")
+            .bind(user.uuid())
+            .bind([TOKEN, FIRST_TOKEN].as_slice())
+            .fetch_all(app.db.read())
+            .await?;
+    for id in earlier {
+        token_revoke(&app.db, &Actor::system(TOKEN), Whose::Of(user), id.into()).await?;
+    }
+    Ok(())
 }
 
 /// The n-th simulated node: enrolled if it is new, found again if it is not, and waited for.
@@ -253,9 +274,11 @@ async fn catalog(api: &Api) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// `2.00 USD`.
+/// `2.00 USD`, `0.125 USD`: two decimals, and more where they say something, as everywhere else.
 fn price_of(micro: u64, currency: &str) -> String {
-    format!("{}.{:02} {currency}", micro / 1_000_000, micro % 1_000_000 / 10_000)
+    let decimals = format!("{:06}", micro % 1_000_000);
+    let (cents, rest) = decimals.split_at(2);
+    format!("{}.{cents}{} {currency}", micro / 1_000_000, rest.trim_end_matches('0'))
 }
 
 /// What the node can rent out, approved at once: there is nothing to weigh on a pretended host.
@@ -349,4 +372,16 @@ fn shorter(path: &Path) -> String {
         .unwrap_or_else(|| path.to_owned())
         .display()
         .to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::price_of;
+
+    #[test]
+    fn a_price_is_shown_whole() {
+        for (micro, text) in [(2_000_000, "2.00 USD"), (125_000, "0.125 USD"), (1, "0.000001 USD")] {
+            assert_eq!(price_of(micro, "USD"), text);
+        }
+    }
 }

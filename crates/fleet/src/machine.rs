@@ -222,7 +222,9 @@ pub(crate) async fn clean_again(fleet: &Fleet, change: &mut Change, row: &NodeRo
     .fetch_optional(change.conn())
     .await?;
     let Some((allocation, sha256, wish)) = last.filter(|_| row.left_over_since.is_some()) else {
-        return Err(ApiError::new(Code::StateConflict).message("no tenant has left anything on this machine"));
+        return Err(ApiError::new(Code::StateConflict)
+            .message("no tenant has left anything on this machine")
+            .hint("there is nothing to clean"));
     };
     let makes: bool = sqlx::query_scalar(
         "select exists (select from task where node_id = $1 and task_type = $2 and ended_at is null)",
@@ -233,7 +235,9 @@ pub(crate) async fn clean_again(fleet: &Fleet, change: &mut Change, row: &NodeRo
     .await?;
     if makes {
         let what = "an account is still being made there; it is taken away once that has ended";
-        return Err(ApiError::new(Code::StateConflict).message(what));
+        return Err(ApiError::new(Code::StateConflict)
+            .message(what)
+            .hint(format!("gpuaas task list --node {}", row.name)));
     }
     let allocation = AllocationId::from(allocation);
     let Ok(Wish::Machine { username, uid, .. }) = serde_json::from_slice(&wish) else {

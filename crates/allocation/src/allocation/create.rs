@@ -57,9 +57,9 @@ pub async fn create(fleet: &Fleet, principal: &Principal, wish: &AllocationCreat
         let id = serde_json::from_value(answer["id"].clone()).map_err(ApiError::internal)?;
         return Ok(Created { id, replayed: true });
     }
-    let sku = skus::by_name(change.conn(), &wish.sku)
-        .await?
-        .ok_or_else(|| ApiError::field("sku", "there is no such SKU"))?;
+    let sku = skus::by_name(change.conn(), &wish.sku).await?.ok_or_else(|| {
+        ApiError::field("sku", format!("there is no SKU {:?}", wish.sku)).hint("`gpuaas sku list` shows what there is")
+    })?;
     quota.admits(change.conn(), sku.slots, sku.id).await?;
     quota.admits_ttl(wish.ttl_s)?;
     let keys = keys(&mut change, principal, wish).await?;
@@ -112,8 +112,10 @@ async fn project(fleet: &Fleet, principal: &Principal, wish: &AllocationCreate) 
         .as_slice()
     {
         [only] => Ok((*only).into()),
-        [] => Err(ApiError::field("project", "you are in no project")),
-        _ => Err(ApiError::field("project", "you are in several projects: say which one")),
+        [] => Err(ApiError::field("project", "you are in no project")
+            .hint("whoever owns one lets you in: `gpuaas project member add PROJECT YOU`")),
+        _ => Err(ApiError::field("project", "you are in several projects: say which one")
+            .hint("`gpuaas project list`, then --project NAME")),
     }
 }
 

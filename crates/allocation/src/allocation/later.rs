@@ -36,12 +36,18 @@ pub(super) async fn ask(
         cover: Cover::Intent { sha256, op },
     };
     let task = enqueue(fleet, change, &ask).await?;
-    sqlx::query("update allocation set generation = $2, power_task = $3, version = version + 1 where id = $1")
-        .bind(row.id)
-        .bind(i32::try_from(generation).map_err(ApiError::internal)?)
-        .bind(task.uuid())
-        .execute(change.conn())
-        .await?;
+    // A switch that has landed is written down before another takes its place.
+    let power = row.power_wanted.as_deref().filter(|_| row.switched);
+    sqlx::query(
+        "update allocation set generation = $2, power_task = $3, power = coalesce($4, power), version = version + 1
+         where id = $1",
+    )
+    .bind(row.id)
+    .bind(i32::try_from(generation).map_err(ApiError::internal)?)
+    .bind(task.uuid())
+    .bind(power)
+    .execute(change.conn())
+    .await?;
     Ok(task)
 }
 

@@ -5,6 +5,7 @@ pub mod create;
 pub(crate) mod later;
 pub mod moves;
 mod power;
+mod refused;
 mod repair;
 pub mod routes;
 pub mod store;

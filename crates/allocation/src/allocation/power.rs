@@ -17,6 +17,7 @@ use model::value::Name;
 use serde_json::json;
 
 use super::later;
+use super::refused::refused;
 use super::store;
 use super::verbs::seen;
 
@@ -32,8 +33,10 @@ pub(super) async fn switch(fleet: &Fleet, principal: &Principal, id: AllocationI
     let mut change = fleet.app.db.change(&principal.actor(), word, id).await?;
     let row = store::lock(&mut change, id).await?;
     if row.state()? != AllocationState::Active || row.kind != SkuKind::Slice.as_str() {
-        return Err(ApiError::new(Code::StateConflict)
-            .message(format!("the {} is {}, not an active slice", row.kind, row.state)));
+        return Err(refused(
+            &row,
+            format!("the {} is {}, not an active slice", row.kind, row.state),
+        ));
     }
     let power = match action {
         Action::Reboot | Action::Start => "running",
@@ -47,7 +50,11 @@ pub(super) async fn switch(fleet: &Fleet, principal: &Principal, id: AllocationI
             return Ok(open);
         }
         let what = format!("the slice is being switched, see {open}; ask again when that has ended");
-        return Err(ApiError::new(Code::StateConflict).message(what));
+        let hint = format!(
+            "ask again in a moment; `gpuaas allocation show {}` has its power",
+            id.short()
+        );
+        return Err(ApiError::new(Code::StateConflict).message(what).hint(hint));
     }
     let params = vm_power::Params {
         allocation_id: id,

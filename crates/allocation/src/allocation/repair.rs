@@ -1,16 +1,16 @@
 //! A tenant's account on a machine is made once more: for whoever has lost it, or their keys. What is there stays.
 
 use base::auth::Principal;
-use base::http::{Answer, ApiError};
+use base::http::Answer;
 use base::wake::Topic;
 use fleet::Fleet;
 use model::id::AllocationId;
 use model::intent::Wish;
-use model::signal::Code;
 use model::state::AllocationState;
 use model::task::{Task, provision_user};
 use serde_json::json;
 
+use super::refused::refused;
 use super::verbs::seen;
 use super::{later, store};
 
@@ -28,13 +28,14 @@ pub(super) async fn repair(fleet: &Fleet, principal: &Principal, id: AllocationI
         ..
     } = wish.clone()
     else {
-        return Err(
-            ApiError::new(Code::StateConflict).message("a slice has no account of ours: use the image's own ways")
-        );
+        return Err(refused(
+            &row,
+            "a slice has no account of ours: use the image's own ways",
+        ));
     };
     if row.state()? != AllocationState::Active {
         let what = format!("the allocation is {}, not active", row.state);
-        return Err(ApiError::new(Code::StateConflict).message(what));
+        return Err(refused(&row, what));
     }
     if later::under_way(&fleet.app, &row).await?.is_some() {
         return Ok(());

@@ -2,7 +2,7 @@
 
 use base::Change;
 use base::http::{Answer, ApiError, Page};
-use model::api::SkuKind;
+use model::api::{SkuKind, WipedView};
 use model::digest::Sha256;
 use model::id::{AllocationId, NodeId, OpId, ProjectId, UserId, derive_op};
 use model::intent::Wish;
@@ -56,6 +56,8 @@ pub struct AllocationRow {
     pub power: Option<String>,
     pub power_wanted: Option<String>,
     pub power_task: Option<Uuid>,
+    /// What was wanted last was signed as done, and is not written down as its power yet.
+    pub switched: bool,
     pub private_ip: Option<String>,
     pub default_username: Option<String>,
     pub created_at: OffsetDateTime,
@@ -129,7 +131,9 @@ macro_rules! select_allocation {
                     n.name as node_name, n.state as node_state, n.state_since as node_state_since, n.simulated,
                     a.intent_sha256, a.generation, a.state, a.state_since, a.state_reason, a.correlation_id, a.deadline_at,
                     a.ends_at, a.waiting_since, a.waiting_code, a.stuck_since, a.stuck_code, a.stuck_at, a.cancel_asked_at,
-                    a.forced, a.code, a.detail, a.power, a.power_wanted, a.power_task, a.private_ip, a.default_username, a.created_at,
+                    a.forced, a.code, a.detail, a.power, a.power_wanted, a.power_task,
+                    coalesce((select t.state = 'succeeded' from task t where t.id = a.power_task), false) as switched,
+                    a.private_ip, a.default_username, a.created_at,
                     a.ended_at, a.version,
                     array(select x.slot_id from allocation_slot x where x.allocation_id = a.id order by x.slot_id) as slot_ids
              from allocation a join sku s on s.id = a.sku_id join node n on n.id = a.node_id
@@ -235,6 +239,39 @@ pub async fn transitions(pool: &PgPool, id: AllocationId) -> sqlx::Result<Vec<Tr
     sqlx::query_as(
         "select from_state, to_state, at, reason, actor, code, correlation_id from allocation_transition
          where allocation_id = $1 order by version",
+    )
+    .bind(id.uuid())
+    .fetch_all(pool)
+    .await
+}
+
+#[derive(Clone, Debug, sqlx::FromRow)]
+pub struct WipedRow {
+    slot_id: Uuid,
+    task_id: Uuid,
+    method: Option<String>,
+    created_at: OffsetDateTime,
+}
+
+impl WipedRow {
+    pub fn view(self) -> WipedView {
+        WipedView {
+            slot_id: self.slot_id.into(),
+            task_id: self.task_id.into(),
+            method: self.method.unwrap_or_default(),
+            at: self.created_at.into(),
+        }
+    }
+}
+
+/// The slots of one that was in use, each with the wipe that ended it: nobody else can have had a slot in between.
+pub async fn wiped(pool: &PgPool, id: AllocationId) -> sqlx::Result<Vec<WipedRow>> {
+    sqlx::query_as(
+        "select x.slot_id, p.task_id, p.method, p.created_at from allocation_slot x cross join lateral (
+             select p.task_id, p.proof ->> 'method' as method, p.created_at from slot_proof p
+             where p.slot_id = x.slot_id and p.kind = 'wipe' and p.clean and p.created_at >= x.since
+             order by p.no limit 1) p
+         where x.allocation_id = $1 order by x.slot_id",
     )
     .bind(id.uuid())
     .fetch_all(pool)

@@ -19,6 +19,7 @@ use time::OffsetDateTime;
 use super::create::check_ttl;
 use super::later;
 use super::moves::{self, Because};
+use super::refused::refused;
 use super::store::{self, AllocationRow};
 use crate::project::quota;
 use crate::seat::Seat;
@@ -40,11 +41,14 @@ pub async fn cancel(fleet: &Fleet, principal: &Principal, id: AllocationId) -> A
     let mut change = fleet.app.db.change(&principal.actor(), "allocation.cancel", id).await?;
     let row = store::lock(&mut change, id).await?;
     match row.state()? {
-        AllocationState::Requested | AllocationState::Provisioning => turn_back(&mut change, &row, "cancelled").await?,
+        AllocationState::Requested | AllocationState::Provisioning => turn_back(&mut change, row, "cancelled").await?,
         AllocationState::Unwinding | AllocationState::Cancelled => return Ok(()),
         AllocationState::Active => return Err(Code::AllocationAlreadyActive.into()),
         state @ (AllocationState::Releasing | AllocationState::Released | AllocationState::Failed) => {
-            return Err(ApiError::new(Code::StateConflict).message(format!("the allocation is {state}")));
+            return Err(refused(
+                &row,
+                format!("the allocation is {state}: only what is being made is cancelled"),
+            ));
         }
     }
     Ok(change.commit().await?)
@@ -70,7 +74,7 @@ pub async fn release(fleet: &Fleet, principal: &Principal, id: AllocationId, rea
 pub async fn release_in(change: &mut Change, id: AllocationId, reason: &str) -> Answer<bool> {
     let row = store::lock(change, id).await?;
     match row.state()? {
-        AllocationState::Requested | AllocationState::Provisioning => turn_back(change, &row, reason).await?,
+        AllocationState::Requested | AllocationState::Provisioning => turn_back(change, row, reason).await?,
         AllocationState::Active => {
             moves::enter(change, &row, AllocationState::Releasing, &Because::of(reason)).await?;
             intent::withdraw(change, row.intent()?).await?;
@@ -87,13 +91,15 @@ pub async fn release_in(change: &mut Change, id: AllocationId, reason: &str) -> 
 }
 
 /// On its way back: the workflow turns around, and nothing more is made under this intent.
-async fn turn_back(change: &mut Change, row: &AllocationRow, reason: &str) -> Answer<()> {
-    moves::enter(change, row, AllocationState::Unwinding, &Because::of(reason)).await?;
+async fn turn_back(change: &mut Change, mut row: AllocationRow, reason: &str) -> Answer<()> {
+    // First, so that the move is the last change, and its event tells of the version that is there to be read.
     sqlx::query("update allocation set cancel_asked_at = $2, version = version + 1 where id = $1")
         .bind(row.id)
         .bind(OffsetDateTime::from(change.at()))
         .execute(change.conn())
         .await?;
+    row.version += 1;
+    moves::enter(change, &row, AllocationState::Unwinding, &Because::of(reason)).await?;
     intent::withdraw(change, row.intent()?).await?;
     journal::cancel(change, row.workflow(Flow::Provision.name())).await?;
     Ok(())
@@ -149,7 +155,7 @@ pub async fn retry(fleet: &Fleet, principal: &Principal, id: AllocationId) -> An
     let mut change = fleet.app.db.change(&principal.actor(), "allocation.retry", id).await?;
     let row = store::lock(&mut change, id).await?;
     if row.stuck_since.is_none() {
-        return Err(ApiError::new(Code::StateConflict).message("the allocation is not stuck"));
+        return Err(refused(&row, format!("the allocation is {} and not stuck", row.state)));
     }
     let deadline = moves::deadline_s(row.state()?).map(|s| OffsetDateTime::from(change.at().plus_s(s)));
     sqlx::query(
@@ -176,7 +182,7 @@ pub async fn extend(fleet: &Fleet, principal: &Principal, id: AllocationId, wish
     quota::lock(&mut change, row.project()).await?.admits_ttl(wish.ttl_s)?;
     let row = store::lock(&mut change, id).await?;
     if row.state()? != AllocationState::Active {
-        return Err(ApiError::new(Code::StateConflict).message(format!("the allocation is {}, not active", row.state)));
+        return Err(refused(&row, format!("the allocation is {}, not active", row.state)));
     }
     let at = change.at();
     let ends_at = wish
@@ -210,9 +216,9 @@ pub async fn asked_before(fleet: &Fleet, principal: &Principal, id: AllocationId
         | AllocationState::Unwinding
         | AllocationState::Active
         | AllocationState::Releasing
-        | AllocationState::Released) => {
-            Err(ApiError::new(Code::StateConflict)
-                .message(format!("the allocation is {state}, not failed or cancelled")))
-        }
+        | AllocationState::Released) => Err(refused(
+            &row,
+            format!("the allocation is {state}, not failed or cancelled"),
+        )),
     }
 }

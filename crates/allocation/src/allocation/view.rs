@@ -15,8 +15,14 @@ use uuid::Uuid;
 use super::store::{self, AllocationRow, TransitionRow, op};
 use crate::workflow::Flow;
 
-/// How long before its end it is said.
+/// Its end is near in its last hour, and if it lasts less than four, in its last quarter.
 const EXPIRING_MS: i64 = 3_600_000;
+const EXPIRING_SHARE: i64 = 4;
+
+fn expiring_since(created: Timestamp, ends: Timestamp) -> Timestamp {
+    let near_ms = (ends.since_ms(created) / EXPIRING_SHARE).min(EXPIRING_MS);
+    ends.plus_ms(-near_ms)
+}
 
 /// The tasks that make it and take it away, oldest first.
 pub(super) async fn work_of(fleet: &Fleet, row: &AllocationRow) -> Answer<Vec<TaskRow>> {
@@ -30,10 +36,16 @@ pub(super) async fn work_of(fleet: &Fleet, row: &AllocationRow) -> Answer<Vec<Ta
 /// With its phases, for whoever looks at one.
 pub(super) async fn whole(fleet: &Fleet, row: AllocationRow) -> Answer<AllocationView> {
     let tasks = work_of(fleet, &row).await?;
-    let revision = row.version + tasks.iter().map(|task| task.version).sum::<i64>();
+    // A switch that has landed is a change that the row gets to know of later, as its next version.
+    let revision = row.version + i64::from(row.switched) + tasks.iter().map(|task| task.version).sum::<i64>();
+    let wiped = match row.state()? {
+        AllocationState::Released => store::wiped(fleet.app.db.bookkeeping(), row.id()).await?,
+        _ => Vec::new(),
+    };
     let mut view = brief(fleet.app.clock.now(), row)?;
     view.revision = revision;
     view.phases = phases_of(tasks.last())?;
+    view.wiped = wiped.into_iter().map(|row| row.view()).collect();
     Ok(view)
 }
 
@@ -78,15 +90,13 @@ pub(super) fn brief(now: Timestamp, row: AllocationRow) -> Answer<AllocationView
         ends_at: row.ends_at.map(Into::into),
         forced: row.forced,
         code: code(row.code.as_deref()),
-        power: row
-            .power
-            .as_deref()
-            .map(|word| if word == "off" { Power::Off } else { Power::Running }),
+        power: power(&row, state),
         private_ip: row.private_ip.as_deref().and_then(|ip| ip.parse().ok()),
         slot_ids: row.slot_ids.iter().map(|id| (*id).into()).collect(),
         simulated: row.simulated,
         operation_id: Some(row.workflow(flow.name())),
         phases: Vec::new(),
+        wiped: Vec::new(),
         correlation_id: row.correlation_id.to_string(),
         created_at: row.created_at.into(),
         ended_at: row.ended_at.map(Into::into),
@@ -103,8 +113,25 @@ pub(super) fn brief(now: Timestamp, row: AllocationRow) -> Answer<AllocationView
     })
 }
 
+/// As its node has signed it last: a switch that has landed counts before anybody has written it down. What is being made or
+/// taken away has none.
+fn power(row: &AllocationRow, state: AllocationState) -> Option<Power> {
+    let word = match state {
+        AllocationState::Active if row.switched => row.power_wanted.as_deref(),
+        AllocationState::Active => row.power.as_deref(),
+        AllocationState::Requested
+        | AllocationState::Provisioning
+        | AllocationState::Unwinding
+        | AllocationState::Releasing
+        | AllocationState::Released
+        | AllocationState::Failed
+        | AllocationState::Cancelled => None,
+    };
+    word.map(|word| if word == "off" { Power::Off } else { Power::Running })
+}
+
 /// A machine has no VM to switch, a slice no account of ours.
-fn verbs(state: AllocationState, kind: SkuKind, stuck: bool) -> Vec<String> {
+pub(super) fn verbs(state: AllocationState, kind: SkuKind, stuck: bool) -> Vec<String> {
     let fits = |verb: &&str| match *verb {
         "reboot" | "stop" | "start" => kind == SkuKind::Slice,
         "repair" => kind == SkuKind::Machine,
@@ -162,14 +189,13 @@ fn conditions(row: &AllocationRow, now: Timestamp) -> Vec<ConditionView> {
             verb,
         ));
     }
-    if let Some(ends) = row
-        .ends_at
-        .filter(|ends| Timestamp::from(*ends).since_ms(now) < EXPIRING_MS)
-    {
-        let verb = format!("gpuaas allocation extend {short} --ttl 4h");
-        let detail = Some(format!("released at {}", Timestamp::from(ends)));
-        let since = OffsetDateTime::from(Timestamp::from(ends).plus_ms(-EXPIRING_MS)).max(row.created_at);
-        all.push(condition(ConditionCode::Expiring, since, detail, "tenant", verb));
+    if let Some(ends) = row.ends_at.map(Timestamp::from) {
+        let since = expiring_since(row.created_at.into(), ends);
+        if since <= now {
+            let verb = format!("gpuaas allocation extend {short} --ttl 4h");
+            let detail = Some(format!("released at {ends}"));
+            all.push(condition(ConditionCode::Expiring, since.into(), detail, "tenant", verb));
+        }
     }
     all
 }
@@ -193,6 +219,15 @@ mod tests {
 
     use super::*;
     use crate::allocation::moves::deadline_s;
+
+    #[test]
+    fn an_end_is_near_in_the_last_hour_or_the_last_quarter() {
+        let (created, s) = (Timestamp::from_millis(0), 1000);
+        for (lasts_s, near_s) in [(60, 15), (1800, 450), (4 * 3600, 3600), (30 * 86_400, 3600)] {
+            let ends = created.plus_ms(lasts_s * s);
+            assert_eq!(ends.since_ms(expiring_since(created, ends)), near_s * s, "{lasts_s}");
+        }
+    }
 
     #[test]
     fn no_state_is_without_a_deadline_and_a_way_out() {

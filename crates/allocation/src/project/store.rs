@@ -51,7 +51,9 @@ fn taken(error: sqlx::Error) -> ApiError {
         .as_database_error()
         .is_some_and(sqlx::error::DatabaseError::is_unique_violation);
     if taken {
-        ApiError::new(Code::StateConflict).message("a project of this name exists already")
+        ApiError::new(Code::StateConflict)
+            .message("a project of this name exists already")
+            .hint("take another name; `gpuaas project list` shows those you may see")
     } else {
         error.into()
     }

@@ -160,7 +160,9 @@ fn taken(error: sqlx::Error) -> ApiError {
         .as_database_error()
         .is_some_and(sqlx::error::DatabaseError::is_unique_violation);
     if taken {
-        ApiError::new(Code::StateConflict).message("a SKU of this name exists already")
+        ApiError::new(Code::StateConflict)
+            .message("a SKU of this name exists already")
+            .hint("take another name, or `gpuaas sku price` for another price")
     } else {
         error.into()
     }

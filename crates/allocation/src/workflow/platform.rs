@@ -61,12 +61,12 @@ impl Platform {
     }
 
     async fn moved(&self, to: AllocationState, reason: &str, why: &Why) -> Answer<()> {
-        let (mut change, row) = self.change("allocation.move", to.is_end()).await?;
+        let (mut change, mut row) = self.change("allocation.move", to.is_end()).await?;
         if !row.state()?.leads_to().contains(&to) {
             return Ok(()); // there already, or somewhere that has to be looked at again
         }
-        if to == AllocationState::Active {
-            self.evidence(&mut change).await?;
+        if to == AllocationState::Active && self.evidence(&mut change).await? {
+            row.version += 1;
         }
         let because = Because {
             reason: if reason.is_empty() { to.as_str() } else { reason },
@@ -80,12 +80,12 @@ impl Platform {
         Ok(change.commit().await?)
     }
 
-    /// How to reach it, from what the node has signed.
-    async fn evidence(&self, change: &mut Change) -> Answer<()> {
+    /// How to reach it, from what the node has signed. Whether there was anything to write down.
+    async fn evidence(&self, change: &mut Change) -> Answer<bool> {
         let tasks = tasks::of_ops(change.conn(), &[op(self.id, TaskType::VmProvision).uuid()]).await?;
         let output = tasks.last().and_then(|task| task.output.clone());
         let output: Option<vm_provision::Output> = output.and_then(|json| serde_json::from_value(json).ok());
-        let Some(output) = output else { return Ok(()) };
+        let Some(output) = output else { return Ok(false) };
         sqlx::query(
             "update allocation set private_ip = $2, default_username = $3, power = 'running', version = version + 1 where id = $1",
         )
@@ -94,7 +94,7 @@ impl Platform {
         .bind(output.default_user.as_str())
         .execute(change.conn())
         .await?;
-        Ok(())
+        Ok(true)
     }
 
     async fn asked(&self, work: Work) -> Answer<()> {

@@ -65,7 +65,9 @@ fn taken_name(error: sqlx::Error) -> ApiError {
         .as_database_error()
         .is_some_and(sqlx::error::DatabaseError::is_unique_violation);
     if taken {
-        ApiError::new(Code::StateConflict).message("a user of this name exists already")
+        ApiError::new(Code::StateConflict)
+            .message("a user of this name exists already")
+            .hint("take another name; `gpuaas user list` shows those there are")
     } else {
         error.into()
     }

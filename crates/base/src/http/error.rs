@@ -54,10 +54,11 @@ impl ApiError {
         self
     }
 
-    /// A field that is well-formed JSON and still not acceptable.
+    /// A field that is well-formed JSON and still not acceptable: the message says which, and what it wants.
     pub fn field(field: &str, why: impl Into<String>) -> Self {
         Self::new(Code::FieldInvalid)
             .message(format!("`{field}`: {}", why.into()))
+            .hint(format!("change `{field}` and ask again; nothing was done"))
             .detail("field", field)
     }
 

@@ -1,6 +1,7 @@
 //! `gpuaas allocation`: rent, look, give back. Waiting is watching: Ctrl-C stops looking and nothing else, and says how to
 //! look again or to take it back.
 
+mod told;
 mod view;
 mod watch;
 
@@ -15,6 +16,7 @@ use serde_json::{Value, json};
 use crate::client::Client;
 use crate::failure::Failure;
 use crate::ids::{Noun, named, resolve};
+use crate::output::Done;
 use crate::session::{Limit, Session};
 use crate::{duration, thread};
 pub(crate) use view::{TRANSITIONS, VIEW};
@@ -40,18 +42,29 @@ pub(crate) enum Verb {
     #[command(after_help = "Ctrl-C while waiting only stops looking. Exit 5: quota or capacity, 6: --timeout is over.")]
     Create(Create),
     /// One allocation with everything known about it
-    Show { allocation: String },
+    Show {
+        /// An id or a name
+        allocation: String,
+    },
     /// Follow an allocation until it is active or has ended
+    #[command(
+        after_help = "With --json it prints one object per line, the allocation each time it changes; the last is how it ended."
+    )]
     Watch {
+        /// An id or a name
         allocation: String,
         /// How long to look: 90s, 5m
         #[arg(long, value_parser = duration::parse, default_value = "1h")]
         timeout: Duration,
     },
     /// Every phase, of making it and of taking it away
-    Phases { allocation: String },
+    Phases {
+        /// An id or a name
+        allocation: String,
+    },
     /// Every move it made, oldest first
     Events {
+        /// An id or a name
         allocation: String,
         /// What happens to it from now on, until it has ended or Ctrl-C
         #[arg(long, short)]
@@ -69,6 +82,7 @@ pub(crate) enum Verb {
     },
     /// End the tenant's side at once; its slots are quarantined (operators)
     ForceRelease {
+        /// An id or a name
         allocation: String,
         /// Why, for the audit log
         #[arg(long)]
@@ -78,33 +92,50 @@ pub(crate) enum Verb {
         yes: bool,
     },
     /// Try the stuck step again (operators)
-    Retry { allocation: String },
+    Retry {
+        /// An id or a name
+        allocation: String,
+    },
     /// A new one like one that failed or was cancelled
     Again {
+        /// An id or a name
         allocation: String,
         #[command(flatten)]
         wait: Wait,
     },
     /// A new end, counted from now
     Extend {
+        /// An id or a name
         allocation: String,
         /// 4h, 7d; without it there is no end
         #[arg(long, value_parser = duration::parse)]
         ttl: Option<Duration>,
     },
     /// Make the account on a machine once more: lost user, lost keys
-    Repair { allocation: String },
+    Repair {
+        /// An id or a name
+        allocation: String,
+    },
     /// Switch its VM off and on
-    Reboot { allocation: String },
+    Reboot {
+        /// An id or a name
+        allocation: String,
+    },
     /// Switch its VM off; it keeps its slots and stays charged
-    Stop { allocation: String },
+    Stop {
+        /// An id or a name
+        allocation: String,
+    },
     /// Switch its VM on
-    Start { allocation: String },
+    Start {
+        /// An id or a name
+        allocation: String,
+    },
 }
 
 #[derive(clap::Args)]
 pub(crate) struct Wait {
-    /// Look until it is active or has ended
+    /// Look until it is active or has ended; with --json one object per line, the last one is how it ended
     #[arg(long)]
     wait: bool,
     /// How long to look: 90s, 5m
@@ -120,7 +151,7 @@ pub(crate) struct Create {
     /// An id or a name; not needed if you are in one project only
     #[arg(long)]
     project: Option<String>,
-    /// To recognise it by
+    /// To recognise it by, 1 to 64 characters
     #[arg(long)]
     name: Option<String>,
     /// One of the SKU's images
@@ -138,6 +169,7 @@ pub(crate) struct Create {
 
 #[derive(clap::Args)]
 pub(crate) struct Ending {
+    /// An id or a name
     allocation: String,
     #[command(flatten)]
     wait: Wait,
@@ -160,6 +192,7 @@ pub(crate) async fn run(verb: Verb, session: &mut Session) -> Result<(), Failure
             let document = client.get(&path).await?;
             session.out.record(&VIEW, &document)?;
             view::conditions(&mut session.out, &document)?;
+            view::wiped(&mut session.out, &document)?;
             thread::show_phases(&mut session.out, &document)
         }
         Verb::Watch { allocation, timeout } => {
@@ -204,9 +237,16 @@ pub(crate) async fn run(verb: Verb, session: &mut Session) -> Result<(), Failure
                 format!("end {} at once and quarantine its slots", named(seen))
             })
             .await?;
-            act(session, &allocation, "force-release", &json!(NodeReason { reason })).await
+            act(
+                session,
+                &allocation,
+                "force-release",
+                &json!(NodeReason { reason }),
+                told::forced,
+            )
+            .await
         }
-        Verb::Retry { allocation } => act(session, &allocation, "retry", &json!({})).await,
+        Verb::Retry { allocation } => act(session, &allocation, "retry", &json!({}), told::retried).await,
         Verb::Again { allocation, wait } => {
             let (client, path) = found(session, &allocation).await?;
             let made = client.post_once(&format!("{path}/again"), &json!({})).await?;
@@ -214,12 +254,14 @@ pub(crate) async fn run(verb: Verb, session: &mut Session) -> Result<(), Failure
         }
         Verb::Extend { allocation, ttl } => {
             let ttl_s = ttl.map(|ttl| ttl.as_secs());
-            act(session, &allocation, "extend", &json!(AllocationExtend { ttl_s })).await
+            let body = json!(AllocationExtend { ttl_s });
+            let now = session.out.now();
+            act(session, &allocation, "extend", &body, |seen| told::extended(seen, now)).await
         }
-        Verb::Repair { allocation } => act(session, &allocation, "repair", &json!({})).await,
-        Verb::Reboot { allocation } => act(session, &allocation, "reboot", &json!({})).await,
-        Verb::Stop { allocation } => act(session, &allocation, "stop", &json!({})).await,
-        Verb::Start { allocation } => act(session, &allocation, "start", &json!({})).await,
+        Verb::Repair { allocation } => act(session, &allocation, "repair", &json!({}), told::repaired).await,
+        Verb::Reboot { allocation } => act(session, &allocation, "reboot", &json!({}), told::rebooting).await,
+        Verb::Stop { allocation } => act(session, &allocation, "stop", &json!({}), told::stopping).await,
+        Verb::Start { allocation } => act(session, &allocation, "start", &json!({}), told::starting).await,
     }
 }
 
@@ -274,7 +316,7 @@ async fn shown(session: &mut Session, client: &Client, document: Value, wait: &W
     if wait.wait {
         watch::until_active(session, client, document, wait.timeout).await
     } else {
-        session.out.record(&VIEW, &document)
+        session.out.told(&VIEW, &document, &told::made(&document))
     }
 }
 
@@ -319,13 +361,19 @@ async fn end(session: &mut Session, ending: Ending, verb: &str, body: Value) -> 
     if ending.wait.wait {
         watch::until_over(session, &client, document, ending.wait.timeout).await
     } else {
-        session.out.record(&VIEW, &document)
+        session.out.told(&VIEW, &document, &told::ending(&document))
     }
 }
 
 /// A verb that answers with the allocation.
-async fn act(session: &mut Session, typed: &str, verb: &str, body: &Value) -> Result<(), Failure> {
+async fn act(
+    session: &mut Session,
+    typed: &str,
+    verb: &str,
+    body: &Value,
+    told: impl FnOnce(&Value) -> Done,
+) -> Result<(), Failure> {
     let (client, path) = found(session, typed).await?;
     let document = client.post(&format!("{path}/{verb}"), body).await?;
-    session.out.record(&VIEW, &document)
+    session.out.told(&VIEW, &document, &told(&document))
 }

@@ -1,9 +1,10 @@
 //! What is shown of allocations.
 
+use model::state::AllocationState;
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
-use crate::output::column::{Kind, View, col, extra, piped};
+use crate::output::column::{Kind, View, col, extra, piped, seen, time_at};
 use crate::output::{Format, Out, text};
 use crate::thread;
 
@@ -14,6 +15,7 @@ pub(crate) const VIEW: View = View {
         col("sku", "sku", Kind::Text),
         col("state", "state", Kind::Text),
         col("for", "state_since", Kind::Since),
+        seen("power", "power", Kind::Text),
         col("node", "node_name", Kind::Named),
         col("address", "private_ip", Kind::Text),
         col("ends", "ends_at", Kind::Until),
@@ -24,7 +26,6 @@ pub(crate) const VIEW: View = View {
         extra("detail", "detail", Kind::Text),
         extra("deadline", "deadline_at", Kind::Until),
         extra("user", "default_username", Kind::Text),
-        extra("power", "power", Kind::Text),
         extra("verbs", "verbs", Kind::Text),
         extra("rate", "rate_micro_per_hour", Kind::Price),
         extra("currency", "currency", Kind::Text),
@@ -69,6 +70,37 @@ pub(super) fn conditions(out: &mut Out, document: &Value) -> Result<(), Failure>
         };
         out.line(&format!("  {}{detail} ({})", word("code"), word("owner")))?;
         out.line(&format!("    try: {}", word("verb")))?;
+    }
+    Ok(())
+}
+
+/// Of one that was given back: what became of its disks, and where the proof is.
+pub(super) fn wiped(out: &mut Out, document: &Value) -> Result<(), Failure> {
+    let released = document.get("state").and_then(Value::as_str) == Some(AllocationState::Released.as_str());
+    let slots = document.get("slot_ids").and_then(Value::as_array);
+    if out.format != Format::Table || !released {
+        return Ok(());
+    }
+    let wiped = document.get("wiped").and_then(Value::as_array);
+    for slot in slots.into_iter().flatten().filter_map(Value::as_str) {
+        let slot = text::plain(slot);
+        let short = text::short_id(&slot);
+        let proof = wiped.into_iter().flatten().find(|one| one["slot_id"] == slot.as_str());
+        let Some(proof) = proof else {
+            out.line(&format!("  {short} is not proved clean: nobody gets it until it is"))?;
+            out.line(&format!("    see: gpuaas slot show {short}"))?;
+            continue;
+        };
+        let method = text::plain(proof.get("method").and_then(Value::as_str).unwrap_or_default());
+        let method = if method.is_empty() {
+            method
+        } else {
+            format!(" by {method}")
+        };
+        let age = time_at(proof, "at").map(|at| text::age(out.now().since_ms(at)));
+        let age = age.unwrap_or_default();
+        out.line(&format!("  {short} was wiped{method} and proved clean, {age} ago"))?;
+        out.line(&format!("    proof: gpuaas slot proof {short} (operators)"))?;
     }
     Ok(())
 }

@@ -165,7 +165,7 @@ fn heading(out: &mut Out, seen: &Value) -> Result<(), Failure> {
 }
 
 /// What it costs, for as long as it does.
-fn charge(seen: &Value) -> String {
+pub(super) fn charge(seen: &Value) -> String {
     let micro = seen
         .get("rate_micro_per_hour")
         .and_then(Value::as_u64)
@@ -290,7 +290,7 @@ fn stopped(exit: Exit, seen: &Value, message: String) -> Failure {
         .detail("allocation_id", id)
 }
 
-fn state(seen: &Value) -> Option<AllocationState> {
+pub(super) fn state(seen: &Value) -> Option<AllocationState> {
     text_at(seen, "state").parse().ok()
 }
 

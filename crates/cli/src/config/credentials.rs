@@ -39,6 +39,11 @@ impl Credentials {
         self.dir.join("credentials.toml")
     }
 
+    /// Those that somebody is logged in as.
+    pub(crate) fn profiles(&self) -> Result<Vec<String>, Failure> {
+        Ok(self.load()?.profile.into_keys().collect())
+    }
+
     pub(crate) fn read(&self, profile: &str) -> Result<Option<Login>, Failure> {
         Ok(self.load()?.profile.remove(profile))
     }

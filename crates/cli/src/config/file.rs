@@ -1,7 +1,7 @@
 //! `config.toml`: profiles, each a server with a few habits. An unknown key is an error that names it, because a
 //! setting that is silently ignored is worse than none.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
@@ -42,22 +42,24 @@ pub(super) fn read(dir: &Path) -> Result<File, Failure> {
 }
 
 impl File {
-    /// The chosen profile; the default one need not exist, a named one must.
-    pub(super) fn profile(&self, name: &Sourced<String>) -> Result<Profile, Failure> {
+    /// The chosen profile. The default one need not exist, nor one that somebody is or gets logged in as: then its login
+    /// says which server it is.
+    pub(super) fn profile(&self, name: &Sourced<String>, logins: &[String], login: bool) -> Result<Profile, Failure> {
         match self.profile.get(&name.value) {
             Some(profile) => Ok(profile.clone()),
-            None if name.from == Source::Default => Ok(Profile::default()),
+            None if name.from == Source::Default || login || logins.contains(&name.value) => Ok(Profile::default()),
             None => {
-                let known: Vec<&str> = self.profile.keys().map(String::as_str).collect();
+                let known: BTreeSet<&str> = self.profile.keys().chain(logins).map(String::as_str).collect();
+                let known: Vec<&str> = known.into_iter().collect();
                 let known = if known.is_empty() {
                     "there are none".to_owned()
                 } else {
                     format!("there are {}", known.join(", "))
                 };
-                Err(Failure::config(format!(
-                    "no profile {:?} (from {}); {known}",
-                    name.value, name.from
-                )))
+                Err(
+                    Failure::config(format!("no profile {:?} (from {}); {known}", name.value, name.from))
+                        .hint(format!("gpuaas auth login --profile {} --url URL makes it", name.value)),
+                )
             }
         }
     }

@@ -19,7 +19,7 @@ use crate::client::Client;
 use crate::clock;
 use crate::failure::{Exit, Failure};
 use crate::output::column::{Kind, View, col, extra};
-use crate::output::text;
+use crate::output::{Done, Format, text};
 use crate::session::{Limit, Session};
 
 const LIST: &str = "/v1/images";
@@ -121,7 +121,12 @@ async fn show(session: &mut Session, name: &FileName) -> Result<(), Failure> {
     let unserved = mine
         .iter()
         .any(|image| image["served"] == false && image["url"].is_null());
-    session.out.list(&VIEW, &json!({ "items": mine, "next": null }))?;
+    if session.out.format == Format::Table && session.out.columns.is_none() {
+        let what = format!("{name} is listed and signed: a SKU that names it can be rented with it");
+        session.out.sentence(&Done::of(what).next("gpuaas image list"))?;
+    } else {
+        session.out.list(&VIEW, &json!({ "items": mine, "next": null }))?;
+    }
     if unserved {
         session.out.note(&format!(
             "the control plane's image directory has no file {name} of this size yet; nodes cannot fetch it"

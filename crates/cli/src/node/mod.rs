@@ -3,6 +3,7 @@
 
 mod cert;
 mod enroll;
+mod told;
 mod view;
 
 use std::time::Duration;
@@ -11,14 +12,13 @@ use clap::Subcommand;
 use model::api::{NodeModeChange, NodeReason};
 use model::state::{NodeMode, NodeState};
 use serde::Serialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::client::Client;
 use crate::duration;
 use crate::failure::Failure;
 use crate::ids::{Noun, named, resolve};
-use crate::output::Format;
-use crate::output::text;
+use crate::output::{Done, text};
 use crate::session::{Limit, Session};
 use crate::{slot, task, thread};
 #[cfg(test)]
@@ -158,16 +158,23 @@ pub(crate) async fn run(verb: Verb, session: &mut Session) -> Result<(), Failure
         Verb::Slots { node, limit } => slot::list(session, Some(&node), None, &limit).await,
         Verb::Drain(Reasoned { node, reason, yes }) => {
             session.confirm(yes, &format!("drain {}", text::plain(&node)))?;
-            act(session, &node, "drain", &NodeReason { reason }).await
+            act(session, &node, "drain", &NodeReason { reason }, told::drained).await
         }
-        Verb::Undrain { node } => act(session, &node, "undrain", &json!({})).await,
-        Verb::Mode { node, mode } => act(session, &node, "mode", &NodeModeChange { mode }).await,
+        Verb::Undrain { node } => act(session, &node, "undrain", &json!({}), told::undrained).await,
+        Verb::Mode { node, mode } => act(session, &node, "mode", &NodeModeChange { mode }, told::mode).await,
         Verb::Quarantine(Reasoned { node, reason, yes }) => {
             session.confirm(yes, &format!("quarantine {}", text::plain(&node)))?;
-            act(session, &node, "quarantine", &NodeReason { reason }).await
+            act(session, &node, "quarantine", &NodeReason { reason }, told::quarantined).await
         }
         Verb::Unquarantine { node, reason, yes: _ } => {
-            act(session, &node, "unquarantine", &NodeReason { reason }).await
+            act(
+                session,
+                &node,
+                "unquarantine",
+                &NodeReason { reason },
+                told::unquarantined,
+            )
+            .await
         }
         Verb::Remove(Reasoned { node, reason, yes }) => {
             if !yes {
@@ -176,7 +183,7 @@ pub(crate) async fn run(verb: Verb, session: &mut Session) -> Result<(), Failure
                 let what = format!("remove {seen} for good: its certificates are revoked, its name becomes free");
                 session.confirm(yes, &what)?;
             }
-            act(session, &node, "remove", &NodeReason { reason }).await
+            act(session, &node, "remove", &NodeReason { reason }, told::removed).await
         }
         Verb::Cert(cert) => cert.run(session).await,
     }
@@ -201,18 +208,21 @@ async fn asked(
     let (client, path) = found(session, typed).await?;
     let task = client.post(&format!("{path}/{verb}"), &json!({})).await?;
     if no_wait {
-        session.out.record(&task::VIEW, &task)
+        task::asked(session, &task)
     } else {
         thread::follow(session, &client, task, timeout).await
     }
 }
 
 /// A verb that answers with the node.
-async fn act(session: &mut Session, typed: &str, verb: &str, body: &impl Serialize) -> Result<(), Failure> {
+async fn act(
+    session: &mut Session,
+    typed: &str,
+    verb: &str,
+    body: &impl Serialize,
+    told: fn(&Value) -> Done,
+) -> Result<(), Failure> {
     let (client, path) = found(session, typed).await?;
     let node = client.post(&format!("{path}/{verb}"), body).await?;
-    match session.out.format {
-        Format::Json | Format::Name => session.out.record(&VIEW, &node),
-        Format::Table | Format::Tsv => session.out.list(&VIEW, &json!({"items": [node], "next": null})),
-    }
+    session.out.told_row(&VIEW, &node, &told(&node))
 }

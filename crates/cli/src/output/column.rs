@@ -20,6 +20,8 @@ pub(crate) struct Column {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Shown {
     Everybody,
+    /// Programs count columns, so that theirs stay as they were; they can ask for it.
+    People,
     /// People see it in another cell, as SIMULATED beside a name.
     Programs,
     Nobody,
@@ -51,6 +53,16 @@ pub(crate) const fn col(name: &'static str, path: &'static str, kind: Kind) -> C
         path,
         kind,
         shown: Shown::Everybody,
+    }
+}
+
+/// A column that lists show on a terminal.
+pub(crate) const fn seen(name: &'static str, path: &'static str, kind: Kind) -> Column {
+    Column {
+        name,
+        path,
+        kind,
+        shown: Shown::People,
     }
 }
 

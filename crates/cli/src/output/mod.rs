@@ -12,7 +12,7 @@ use std::io::Write;
 
 use clap::ValueEnum;
 use model::time::Timestamp;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::clock;
 use crate::env::{Env, Tty};
@@ -31,6 +31,27 @@ pub(crate) enum Format {
     Json,
     // Full ids only.
     Name,
+}
+
+/// What a verb has done and what can be expected of it, in words that are safe to show.
+pub(crate) struct Done {
+    what: String,
+    next: Option<String>,
+}
+
+impl Done {
+    pub(crate) fn of(what: impl Into<String>) -> Self {
+        Self {
+            what: what.into(),
+            next: None,
+        }
+    }
+
+    /// What to type next.
+    pub(crate) fn next(mut self, next: impl Into<String>) -> Self {
+        self.next = Some(next.into());
+        self
+    }
 }
 
 pub(crate) struct Out {
@@ -137,6 +158,33 @@ impl Out {
         }
     }
 
+    /// What a verb has done: a sentence for people, and what to type next; the object itself for programs, and for
+    /// whoever asks for columns of it.
+    pub(crate) fn told(&mut self, view: &View, row: &Value, done: &Done) -> Result<(), Failure> {
+        if self.format == Format::Table && self.columns.is_none() {
+            self.sentence(done)
+        } else {
+            self.record(view, row)
+        }
+    }
+
+    /// The same where programs are used to one row of a list.
+    pub(crate) fn told_row(&mut self, view: &View, row: &Value, done: &Done) -> Result<(), Failure> {
+        match self.format {
+            Format::Table if self.columns.is_none() => self.sentence(done),
+            Format::Json | Format::Name => self.record(view, row),
+            Format::Table | Format::Tsv => self.list(view, &json!({"items": [row], "next": null})),
+        }
+    }
+
+    pub(crate) fn sentence(&mut self, done: &Done) -> Result<(), Failure> {
+        self.line(&done.what)?;
+        match &done.next {
+            Some(next) => self.line(&format!("  next: {next}")),
+            None => Ok(()),
+        }
+    }
+
     fn names(&mut self, view: &View, rows: &[Value]) -> Result<(), Failure> {
         for row in rows {
             let key = find(row, view.key);
@@ -173,6 +221,7 @@ impl Out {
         let Some(names) = &self.columns else {
             let shown = |column: &&Column| match column.shown {
                 Shown::Everybody => true,
+                Shown::People => self.format == Format::Table,
                 Shown::Programs => self.format != Format::Table,
                 Shown::Nobody => false,
             };

@@ -2,6 +2,8 @@
 //! operator's word; what is in quarantine comes back by a wipe with proof, and by nothing else.
 
 mod obstacle;
+mod proof;
+mod told;
 mod view;
 
 use std::time::Duration;
@@ -15,7 +17,7 @@ use crate::client::Client;
 use crate::duration;
 use crate::failure::Failure;
 use crate::ids::{Noun, resolve};
-use crate::output::{Format, text};
+use crate::output::{Done, Format, text};
 use crate::session::{Limit, Session};
 use crate::{task, thread};
 pub(crate) use obstacle::show as show_obstacles;
@@ -72,7 +74,7 @@ pub(crate) enum Verb {
         #[arg(long, short)]
         yes: bool,
     },
-    /// What its node has signed about it: wipes, resets
+    /// What its node has signed about it: wipes, resets, and what was found after each
     Proof {
         /// An id, or its last six or more characters
         slot: String,
@@ -105,19 +107,19 @@ pub(crate) async fn run(verb: Verb, session: &mut Session) -> Result<(), Failure
         Verb::Approve { slots, node } => approve(session, &slots, node.as_deref()).await,
         Verb::Reject(Reasoned { slot, reason, yes }) => {
             session.confirm(yes, &format!("take {} out of service", text::plain(&slot)))?;
-            act(session, &slot, "reject", &reason).await
+            act(session, &slot, "reject", &reason, told::rejected).await
         }
         Verb::Quarantine(Reasoned { slot, reason, yes }) => {
             session.confirm(yes, &format!("quarantine {} until it is wiped", text::plain(&slot)))?;
-            act(session, &slot, "quarantine", &reason).await
+            act(session, &slot, "quarantine", &reason, told::quarantined).await
         }
         Verb::Unreserve(Reasoned { slot, reason, yes }) => {
             session.confirm(yes, &format!("give back {}", text::plain(&slot)))?;
-            act(session, &slot, "unreserve", &reason).await
+            act(session, &slot, "unreserve", &reason, told::unreserved).await
         }
         Verb::DiskGone(Reasoned { slot, reason, yes }) => {
             session.confirm(yes, &format!("give up the disk of {} for good", text::plain(&slot)))?;
-            act(session, &slot, "disk-gone", &reason).await
+            act(session, &slot, "disk-gone", &reason, told::disk_gone).await
         }
         Verb::Rewipe {
             slot,
@@ -129,14 +131,23 @@ pub(crate) async fn run(verb: Verb, session: &mut Session) -> Result<(), Failure
             let (client, path) = found(session, &slot).await?;
             let task = client.post(&format!("{path}/rewipe"), &json!({})).await?;
             if no_wait {
-                session.out.record(&task::VIEW, &task)
+                task::asked(session, &task)
             } else {
                 thread::follow(session, &client, task, timeout).await
             }
         }
         Verb::Proof { slot, limit } => {
-            let (_, path) = found(session, &slot).await?;
-            session.list(&format!("{path}/proofs"), &[], &limit, &PROOFS).await
+            let (client, path) = found(session, &slot).await?;
+            let path = format!("{path}/proofs");
+            if session.out.format != Format::Table || session.out.columns.is_some() {
+                return session.list(&path, &[], &limit, &PROOFS).await;
+            }
+            let document = client.list(&path, &[], limit.most()).await?;
+            proof::show(&mut session.out, &document)?;
+            if document.get("next").is_some_and(Value::is_string) {
+                session.out.note("there are more; --limit N or --all shows them")?;
+            }
+            Ok(())
         }
     }
 }
@@ -210,6 +221,9 @@ async fn approve(session: &mut Session, slots: &[String], node: Option<&str>) ->
                 .await?,
         );
     }
+    if session.out.format == Format::Table && session.out.columns.is_none() {
+        return session.out.sentence(&told::approved(&approved));
+    }
     session.out.list(&VIEW, &json!({ "items": approved, "next": null }))
 }
 
@@ -221,14 +235,17 @@ async fn found(session: &mut Session, typed: &str) -> Result<(Client, String), F
 }
 
 /// A verb that answers with the slot.
-async fn act(session: &mut Session, typed: &str, verb: &str, reason: &str) -> Result<(), Failure> {
+async fn act(
+    session: &mut Session,
+    typed: &str,
+    verb: &str,
+    reason: &str,
+    told: fn(&Value) -> Done,
+) -> Result<(), Failure> {
     let (client, path) = found(session, typed).await?;
     let body = NodeReason {
         reason: reason.to_owned(),
     };
     let slot = client.post(&format!("{path}/{verb}"), &body).await?;
-    match session.out.format {
-        Format::Json | Format::Name => session.out.record(&VIEW, &slot),
-        Format::Table | Format::Tsv => session.out.list(&VIEW, &json!({"items": [slot], "next": null})),
-    }
+    session.out.told_row(&VIEW, &slot, &told(&slot))
 }

@@ -1,6 +1,6 @@
 //! What is shown of slots, of their proofs, and of what stands in their way.
 
-use crate::output::column::{Kind, View, col, extra, piped};
+use crate::output::column::{Kind, View, col, extra, piped, seen};
 
 pub(crate) const VIEW: View = View {
     columns: &[
@@ -9,6 +9,7 @@ pub(crate) const VIEW: View = View {
         col("index", "slot_index", Kind::Text),
         col("state", "state", Kind::Text),
         col("for", "state_since", Kind::Since),
+        seen("allocation_id", "allocation_id", Kind::Id),
         col("gpu", "pci_address", Kind::Text),
         col("disk", "nvme_serial", Kind::Text),
         col("size", "nvme_size_bytes", Kind::Bytes),
@@ -20,7 +21,6 @@ pub(crate) const VIEW: View = View {
         extra("fault_detail", "fault.detail", Kind::Text),
         extra("fault_for", "fault.since", Kind::Since),
         extra("reason", "state_reason", Kind::Text),
-        extra("allocation_id", "allocation_id", Kind::Id),
         extra("dirty_op", "dirty_op", Kind::Id),
         extra("quarantine", "quarantine.code", Kind::Text),
         extra("quarantine_why", "quarantine.reason", Kind::Text),
@@ -61,6 +61,7 @@ pub(crate) const PROOFS: View = View {
         col("clean", "clean", Kind::Text),
         col("age", "at", Kind::Since),
         col("task", "task_id", Kind::Id),
+        extra("signed_by", "signed_by", Kind::Text),
         extra("op_id", "op_id", Kind::Id),
         extra("slot_id", "slot_id", Kind::Id),
         extra("proof", "proof", Kind::Text),

@@ -84,6 +84,7 @@ fn mark(state: &str) -> String {
         "waiting" => "·".to_owned(),
         "running" => "… now".to_owned(),
         "failed" => "✗ failed".to_owned(),
+        "cancelled" => "– taken back".to_owned(),
         other => other.to_owned(),
     }
 }

@@ -124,3 +124,20 @@ async fn a_condition_is_said_once_until_it_changes() {
         said.err
     );
 }
+
+#[tokio::test]
+async fn what_was_given_back_says_that_it_was_wiped_and_where_the_proof_is() {
+    let mut released = allocation("released", 9);
+    released["slot_ids"] = json!(["slot_0000000000000000000000000g", "slot_0000000000000000000000000h"]);
+    released["wiped"] = json!([
+        {"slot_id": "slot_0000000000000000000000000g", "method": "sanitize_crypto", "at": "2026-01-01T00:01:00.000Z"},
+    ]);
+    let said = types(&shows(vec![released]).await, &["allocation", "show", ID]).await;
+    for wanted in [
+        "slot_00000g was wiped by sanitize_crypto and proved clean",
+        "proof: gpuaas slot proof slot_00000g",
+        "slot_00000h is not proved clean",
+    ] {
+        assert!(said.out.contains(wanted), "{wanted} in {}", said.out);
+    }
+}

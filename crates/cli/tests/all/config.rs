@@ -119,6 +119,39 @@ async fn a_kept_token_is_private_and_goes_to_its_own_server_only() {
 }
 
 #[tokio::test]
+async fn a_login_makes_the_profile_that_it_names() {
+    let (home, server) = (Home::new(), anybody().await);
+    let login = [
+        "auth",
+        "login",
+        "--with-token",
+        "--profile",
+        "lab",
+        "--url",
+        &server.url,
+    ];
+    let said = gpuaas(&login).stdin("gpt_lab\n").run(&home).await;
+    assert_eq!(said.exit, 0, "{}", said.err);
+    assert!(said.err.contains("use it with --profile lab"), "{}", said.err);
+    // It brings its server along, and is nobody else's.
+    assert_eq!(gpuaas(&["node", "list", "--profile", "lab"]).run(&home).await.exit, 0);
+    let asked = server.asked().pop().and_then(|asked| asked.authorization);
+    assert_eq!(asked.as_deref(), Some("Bearer gpt_lab"));
+    assert_eq!(gpuaas(&["node", "list"]).run(&home).await.exit, 4);
+    let said = gpuaas(&["node", "list", "--profile", "lap"]).run(&home).await;
+    assert!(
+        said.err.contains("no profile \"lap\" (from flag); there are lab"),
+        "{}",
+        said.err
+    );
+    assert!(
+        said.err.contains("gpuaas auth login --profile lap --url URL makes it"),
+        "{}",
+        said.err
+    );
+}
+
+#[tokio::test]
 async fn a_shadowed_login_is_refused() {
     let home = Home::new();
     let server = anybody().await;

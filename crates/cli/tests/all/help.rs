@@ -46,6 +46,28 @@ async fn every_help_page_is_as_agreed() {
     );
 }
 
+/// Whatever a reader copies from the README is understood, flags and all.
+#[test]
+fn every_command_of_the_readme_is_there() {
+    let readme = concat!(env!("CARGO_MANIFEST_DIR"), "/../../README.md");
+    let text = std::fs::read_to_string(readme).expect("a README");
+    let lines = text.split("```").skip(1).step_by(2).flat_map(str::lines);
+    let typed = |line: &str| {
+        let line = line.trim_start_matches("target/debug/").split(" #").next()?.to_owned();
+        line.starts_with("gpuaas ").then_some(line)
+    };
+    let typed: Vec<String> = lines.filter_map(typed).collect();
+    assert!(typed.len() > 10, "{typed:?}");
+    for line in typed {
+        let parsed = cli::grammar().try_get_matches_from(line.split_whitespace());
+        assert!(
+            parsed.is_ok(),
+            "{line}: {}",
+            parsed.map(drop).expect_err("not understood")
+        );
+    }
+}
+
 #[tokio::test]
 async fn each_shell_gets_its_completion() {
     let home = Home::new();

@@ -12,5 +12,6 @@ mod prices;
 mod probe;
 mod server;
 mod slots;
+mod told;
 mod town;
 mod versions;

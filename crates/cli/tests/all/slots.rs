@@ -79,6 +79,59 @@ async fn all_of_a_node_are_approved_but_what_is_blocked() {
 }
 
 #[tokio::test]
+async fn people_see_who_has_a_slot_and_scripts_count_the_columns_they_know() {
+    let home = Home::new();
+    let mut taken = slot(&[]);
+    taken["allocation_id"] = json!("alloc_0000000000000000000000000g");
+    let server = Server::start(move |_: &Asked, _| Answer::Json(200, page(std::slice::from_ref(&taken), None))).await;
+    let list = || gpuaas(&["slot", "list"]).at(&server.url);
+    let said = list().on_a_terminal().run(&home).await;
+    assert!(
+        said.out.contains("ALLOCATION_ID") && said.out.contains("alloc_00000g"),
+        "{}",
+        said.out
+    );
+    let said = list().run(&home).await;
+    assert_eq!(said.out.split('\t').nth(5), Some("0000:18:00.0"), "{}", said.out);
+}
+
+#[tokio::test]
+async fn a_proof_is_shown_with_what_was_found_and_who_signed_it() {
+    let home = Home::new();
+    let wipe = json!({
+        "slot_id": SLOT, "kind": "wipe", "subject": "S6CKNT0W000003", "clean": true, "at": "2026-01-01T00:00:01.000Z",
+        "task_id": "task_0000000000000000000000000g", "op_id": "op_0000000000000000000000000g", "signed_by": "0a1b2c3d",
+        "proof": {
+            "method": "overwrite", "tool_rc": 0, "verdict": "clean", "markers_planted": 1026, "markers_found": 0,
+            "signatures_found": 0, "read_back_bytes": 1_u64 << 40, "size_bytes": 1_u64 << 40, "blocks_not_zero": 0,
+            "started_at": "2026-01-01T00:00:00.000Z", "ended_at": "2026-01-01T00:00:01.000Z", "nonce": "d29e",
+            "nvme_device": "nvme-X", "wwn": "eui.6e",
+        },
+    });
+    let list = page(std::slice::from_ref(&wipe), None);
+    let server = Server::start(move |_: &Asked, _| Answer::Json(200, list.clone())).await;
+    let said = gpuaas(&["slot", "proof", SLOT])
+        .at(&server.url)
+        .on_a_terminal()
+        .run(&home)
+        .await;
+    for wanted in [
+        "wipe of S6CKNT0W000003: clean, proved ",
+        "overwrite in 1.0s, exit 0",
+        "1026 written before, 0 found afterwards",
+        "1024 GiB of 1024 GiB",
+        "the executor's key 0a1b2c3d, as task_00000g",
+    ] {
+        assert!(said.out.contains(wanted), "{wanted} in {}", said.out);
+    }
+    let said = gpuaas(&["slot", "proof", SLOT]).at(&server.url).run(&home).await;
+    assert_eq!(
+        said.out,
+        "wipe\tS6CKNT0W000003\ttrue\t2026-01-01T00:00:01.000Z\ttask_0000000000000000000000000g\n"
+    );
+}
+
+#[tokio::test]
 async fn a_discovery_ends_with_slots_and_blockers() {
     let home = Home::new();
     let mut ended = task("succeeded", 5);

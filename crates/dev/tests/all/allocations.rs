@@ -97,6 +97,24 @@ impl Market {
         page.items.into_iter().map(|one| one.to).collect()
     }
 
+    /// Whoever hears of a move can ask for that version: each event names the one that its move has made.
+    pub(crate) async fn tells_its_versions(&self, id: AllocationId) {
+        let told: Vec<(String, i64, Option<i64>)> = sqlx::query_as(
+            "select t.to_state, t.version, o.subject_version from allocation_transition t
+             join outbox o on o.subject_id = $2 and o.data ->> 'to' = t.to_state
+             where t.allocation_id = $1 order by t.version",
+        )
+        .bind(id.uuid())
+        .bind(id.to_string())
+        .fetch_all(self.town.platform.apps[0].db.read())
+        .await
+        .expect("a history");
+        assert!(told.len() > 2, "{told:?}");
+        for (state, version, said) in told {
+            assert_eq!(Some(version), said, "{state}");
+        }
+    }
+
     pub(crate) async fn slots(&self) -> Vec<SlotView> {
         dev::slots::of_node(&self.api(), self.node).await.expect("slots")
     }

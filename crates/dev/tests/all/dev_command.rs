@@ -215,8 +215,15 @@ async fn a_newcomer_starts_it_uses_it_and_finds_everything_again() {
         (before.id, before.epoch, NodeState::Ready)
     );
 
+    let (_, out, _) = home.gpuaas(&["token", "list", "--columns", "revoked,name"]).await;
+    let open: Vec<&str> = out.lines().filter_map(|line| line.strip_prefix('\t')).collect();
+    assert_eq!(open, ["gpuaas-dev"], "the token of the start before has ended: {out}");
+
     home.signal(&second, Signal::INT);
     assert_eq!(home.exit(&second).await, 0);
+    let kept = format!("State is kept in {}", home.state().display());
+    let said = second.text();
+    assert!(said.contains("Stopping: ") && said.contains(&kept), "{said}");
     assert_eq!(
         processes(&home.dir),
         Vec::<String>::new(),

@@ -100,6 +100,23 @@ pub async fn proved(fleet: &Fleet, change: &mut Change, row: &NodeRow) -> Answer
     }
 }
 
+/// A verb that does not fit its state, and what does.
+fn unfit(row: &NodeRow, state: NodeState, why: &str) -> ApiError {
+    let name = &row.name;
+    let hint = match state {
+        NodeState::Ready => format!("it is in use; `gpuaas node drain {name} --reason WHY` takes it out"),
+        NodeState::Enrolling => format!("`gpuaas node show {name}` says what it waits for"),
+        NodeState::Draining | NodeState::Drained => format!("`gpuaas node undrain {name}` wants it back"),
+        NodeState::Stale => format!("it is silent; `gpuaas node show {name}` says since when"),
+        NodeState::Quarantined => format!("`gpuaas node unquarantine {name}` comes first"),
+        NodeState::Removed => format!("`gpuaas node enroll {name}` lets a host of this name in anew"),
+    };
+    ApiError::new(Code::StateConflict)
+        .message(format!("the node is {state}, {why}"))
+        .hint(hint)
+        .detail("state", state.as_str())
+}
+
 /// Gives out nothing new. What is on it stays until it is released.
 pub async fn drain(change: &mut Change, row: &NodeRow, reason: &str) -> Answer<()> {
     match row.state()? {
@@ -110,8 +127,7 @@ pub async fn drain(change: &mut Change, row: &NodeRow, reason: &str) -> Answer<(
             emptied(change, &row).await
         }
         other @ (NodeState::Enrolling | NodeState::Stale | NodeState::Quarantined | NodeState::Removed) => {
-            Err(ApiError::new(Code::StateConflict)
-                .message(format!("the node is {other}, so it gives out nothing anyway")))
+            Err(unfit(row, other, "so it gives out nothing anyway"))
         }
     }
 }
@@ -127,9 +143,7 @@ pub async fn undrain(fleet: &Fleet, change: &mut Change, row: &NodeRow) -> Answe
             enqueue_probe(fleet, change, row.id()).await?;
             Ok(())
         }
-        other => {
-            Err(ApiError::new(Code::StateConflict).message(format!("the node is {other}, not draining or drained")))
-        }
+        other => Err(unfit(row, other, "not draining or drained")),
     }
 }
 
@@ -165,7 +179,7 @@ pub async fn unquarantine(change: &mut Change, row: &NodeRow, reason: &str) -> A
             Err(ApiError::new(Code::NodeCloned).hint(format!("gpuaas node enroll {} shuts the copy out", row.name)))
         }
         NodeState::Quarantined => enter(change, row, NodeState::Enrolling, reason).await,
-        other => Err(ApiError::new(Code::StateConflict).message(format!("the node is {other}, not quarantined"))),
+        other => Err(unfit(row, other, "not quarantined")),
     }
 }
 

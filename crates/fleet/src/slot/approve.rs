@@ -3,6 +3,7 @@
 
 use base::Change;
 use base::http::{Answer, ApiError};
+use model::id::AllocationId;
 use model::signal::Code;
 use model::state::SlotState;
 use serde_json::json;
@@ -148,8 +149,36 @@ pub(super) async fn quarantine(change: &mut Change, slot: &SlotRow, reason: &str
     }
 }
 
-fn conflict(slot: &SlotRow, why: &str) -> ApiError {
-    ApiError::new(Code::StateConflict).message(format!("{} is {}: {why}", slot.id().short(), slot.state))
+/// A verb that does not fit its state, and what does.
+pub(super) fn conflict(slot: &SlotRow, why: &str) -> ApiError {
+    ApiError::new(Code::StateConflict)
+        .message(format!("{} is {}: {why}", slot.id().short(), slot.state))
+        .hint(what_fits(slot))
+        .detail("state", slot.state.as_str())
+}
+
+fn what_fits(slot: &SlotRow) -> String {
+    let id = slot.id().short();
+    match slot.state() {
+        Ok(SlotState::Candidate) => format!("`gpuaas slot approve {id}`, or `gpuaas slot reject {id} --reason WHY`"),
+        Ok(SlotState::Free) => {
+            format!(
+                "it is in service; `gpuaas slot quarantine {id} --reason WHY` or `gpuaas slot reject {id} --reason WHY`"
+            )
+        }
+        Ok(SlotState::Quarantined) => format!("`gpuaas slot rewipe {id}`"),
+        Ok(SlotState::Reserved | SlotState::Leased) if slot.allocation_id.is_some() => {
+            let allocation = slot.allocation_id.map(AllocationId::from);
+            let allocation = allocation.map(|id| id.short()).unwrap_or_default();
+            format!("`gpuaas allocation release {allocation} --reason WHY` frees it")
+        }
+        Ok(SlotState::Rejected | SlotState::Retired) => {
+            format!("it is out of service; `gpuaas slot approve {id}` puts it back")
+        }
+        Ok(SlotState::Reserved | SlotState::Leased | SlotState::Releasing) | Err(_) => {
+            format!("`gpuaas slot show {id}` says what it waits for")
+        }
+    }
 }
 
 pub(super) fn quarantined(slot: &SlotRow) -> ApiError {

@@ -12,6 +12,7 @@ use model::task::{Task, TaskType, vm_release};
 use model::value::{Name, Nonce};
 use uuid::Uuid;
 
+use super::approve::conflict;
 use super::store::{self, SlotRow};
 use crate::Fleet;
 use crate::intent::{Authorised, sign};
@@ -19,12 +20,12 @@ use crate::task::{Ask, Cover, enqueue};
 
 pub(super) async fn rewipe(fleet: &Fleet, change: &mut Change, slot: &SlotRow) -> Answer<TaskId> {
     if slot.state()? != SlotState::Quarantined {
-        let what = format!("{} is {}, not quarantined", slot.id().short(), slot.state);
-        return Err(ApiError::new(Code::StateConflict).message(what));
+        return Err(conflict(slot, "only what is quarantined is wiped again"));
     }
     if slot.disk_gone_at.is_some() {
         let what = format!("the disk of {} was given up; it is never used again", slot.id().short());
-        return Err(ApiError::new(Code::StateConflict).message(what));
+        let hint = format!("gpuaas node discover {} proposes its other devices", slot.node_name);
+        return Err(ApiError::new(Code::StateConflict).message(what).hint(hint));
     }
     if let Some(open) = under_way(change, slot).await? {
         return Ok(open.into());

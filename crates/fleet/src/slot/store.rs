@@ -260,13 +260,16 @@ pub struct ProofRow {
     pub clean: bool,
     pub proof: serde_json::Value,
     pub created_at: OffsetDateTime,
+    /// The signed result that it came with.
+    pub result: Option<Vec<u8>>,
 }
 
 /// Newest first; a page goes on below a number.
 pub async fn proofs(pool: &PgPool, slot: SlotId, page: &Page) -> sqlx::Result<Vec<ProofRow>> {
     let below = page.after.map(|(_, no)| no.as_u128() as i64);
     sqlx::query_as(
-        "select * from slot_proof where slot_id = $1 and ($2::bigint is null or no < $2) order by no desc limit $3",
+        "select p.*, t.result from slot_proof p join task t on t.id = p.task_id
+         where p.slot_id = $1 and ($2::bigint is null or p.no < $2) order by p.no desc limit $3",
     )
     .bind(slot.uuid())
     .bind(below)

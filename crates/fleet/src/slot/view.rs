@@ -2,7 +2,9 @@
 
 use base::http::{Answer, ApiError};
 use model::api::{SlotFault, SlotProofView, SlotQuarantine, SlotView, Waiting};
+use model::dsse::Envelope;
 use model::id::{AllocationId, TaskId};
+use model::key::KeyId;
 use model::signal::Code;
 use model::state::SlotState;
 use model::time::Timestamp;
@@ -21,7 +23,10 @@ pub(super) fn view(
     let signed = row.as_signed()?;
     Ok(SlotView {
         waiting: waiting(&row, state, now).or_else(|| held::waiting(held?, &row.node_name, Some(row.id()))),
-        held: held.and_then(|held| held::on_slot(held, row.id())),
+        // A list from before it was free speaks of the tenant who is gone.
+        held: held
+            .filter(|held| state != SlotState::Free || held.at.min(held.received_at) > row.state_since)
+            .and_then(|held| held::on_slot(held, row.id())),
         telemetry: guest.and_then(telemetry::view),
         id: row.id(),
         node_id: row.node(),
@@ -171,8 +176,15 @@ pub(super) fn proof_view(row: ProofRow) -> SlotProofView {
         task_id: row.task_id.into(),
         op_id: row.op_id.into(),
         at: row.created_at.into(),
+        signed_by: row.result.as_deref().and_then(signer),
         proof: row.proof,
     }
+}
+
+/// Whose signature it was verified by when it landed; there is one.
+fn signer(result: &[u8]) -> Option<KeyId> {
+    let envelope = Envelope::parse(result).ok()?;
+    envelope.signatures.first().map(|signature| signature.keyid)
 }
 
 /// Of a node that was never looked at, with what to do about it.

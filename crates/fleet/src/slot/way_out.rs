@@ -12,6 +12,7 @@ use serde_json::json;
 use sqlx::types::Json;
 use time::OffsetDateTime;
 
+use super::approve::conflict;
 use super::lease;
 use super::store::SlotRow;
 
@@ -100,8 +101,4 @@ async fn devices_are_reset(change: &mut Change, slot: &SlotRow) -> Answer<()> {
             Err(ApiError::new(Code::WipeUnproved).message(what).hint(hint))
         }
     }
-}
-
-fn conflict(slot: &SlotRow, why: &str) -> ApiError {
-    ApiError::new(Code::StateConflict).message(format!("{} is {}: {why}", slot.id().short(), slot.state))
 }

@@ -277,9 +277,9 @@ pub fn ended(change: &mut Change, task: &Overdue, state: TaskState, code: Code) 
 pub async fn cancel(change: &mut Change, row: &TaskRow) -> Answer<()> {
     let takes_away = row.task_type.parse::<TaskType>().is_ok_and(TaskType::takes_away);
     if takes_away {
-        return Err(
-            ApiError::new(Code::StateConflict).message("a task that takes a tenant's things away is not cancelled")
-        );
+        return Err(ApiError::new(Code::StateConflict)
+            .message("a task that takes a tenant's things away is not cancelled")
+            .hint(format!("gpuaas task show {} --wait", row.id().short())));
     }
     let at = OffsetDateTime::from(change.at());
     match row.state()? {
@@ -308,7 +308,9 @@ pub async fn cancel(change: &mut Change, row: &TaskRow) -> Answer<()> {
             change.event("task.cancel_requested", row.id(), serde_json::json!({}));
         }
         end @ (TaskState::Succeeded | TaskState::Failed | TaskState::Expired | TaskState::Cancelled) => {
-            return Err(ApiError::new(Code::StateConflict).message(format!("the task has already {end}")));
+            return Err(ApiError::new(Code::StateConflict)
+                .message(format!("the task has already {end}"))
+                .hint(format!("gpuaas task show {}", row.id().short())));
         }
     }
     change.wake(Topic::Tasks).wake(Topic::Progress);

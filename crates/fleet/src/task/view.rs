@@ -57,6 +57,8 @@ fn phases(row: &TaskRow, state: TaskState) -> Vec<PhaseView> {
         .and_then(|phase| names.iter().position(|name| *name == phase));
     let of = |(at, name): (usize, &&str)| {
         let is = match (state.is_end(), current) {
+            // Whoever took it back knows: nothing has failed.
+            (true, _) if failed == Some(at) && state == TaskState::Cancelled => PhaseState::Cancelled,
             (true, _) if failed == Some(at) => PhaseState::Failed,
             (true, _) if undone.iter().any(|step| step == name) => PhaseState::Undone,
             (true, _) if took(name).is_some() => PhaseState::Done,
@@ -113,4 +115,65 @@ fn waiting(row: &TaskRow, state: TaskState) -> Option<Waiting> {
         since: since.into(),
         verb,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use time::OffsetDateTime;
+    use uuid::Uuid;
+
+    use super::*;
+
+    /// A provisioning that has come into its second phase.
+    fn row(state: TaskState) -> TaskRow {
+        let at = OffsetDateTime::UNIX_EPOCH;
+        let names = TaskType::VmProvision.phases();
+        TaskRow {
+            id: Uuid::nil(),
+            op_id: Uuid::nil(),
+            node_id: Uuid::nil(),
+            node_name: "a".to_owned(),
+            simulated: true,
+            node_state: NodeState::Ready.as_str().to_owned(),
+            node_state_reason: None,
+            node_epoch: 1,
+            task_type: TaskType::VmProvision.as_str().to_owned(),
+            keyid: String::new(),
+            payload_sha256: Vec::new(),
+            state: state.as_str().to_owned(),
+            phase: None,
+            done_bytes: None,
+            of_bytes: None,
+            fence: Some(1),
+            cancel_at: None,
+            actor_ref: String::new(),
+            correlation_id: Uuid::nil(),
+            created_at: at,
+            start_by: at,
+            dispatched_at: Some(at),
+            started_at: Some(at),
+            ended_at: Some(at),
+            lease_until: None,
+            code: None,
+            detail: None,
+            timings: json!({ format!("{}_ms", names[0]): 1, format!("{}_ms", names[1]): 1 }),
+            undone: json!([names[1], names[0]]),
+            output: None,
+            result: None,
+            version: 1,
+        }
+    }
+
+    #[test]
+    fn what_was_taken_back_has_not_failed() {
+        for (state, last) in [
+            (TaskState::Cancelled, PhaseState::Cancelled),
+            (TaskState::Failed, PhaseState::Failed),
+        ] {
+            let phases = phases(&row(state), state);
+            let states: Vec<PhaseState> = phases.iter().take(3).map(|phase| phase.state).collect();
+            assert_eq!(states, [PhaseState::Undone, last, PhaseState::Waiting]);
+        }
+    }
 }

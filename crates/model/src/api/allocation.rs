@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{PhaseView, SkuKind};
-use crate::id::{AllocationId, OpId, ProjectId, SkuId, SlotId, UserId};
+use crate::id::{AllocationId, OpId, ProjectId, SkuId, SlotId, TaskId, UserId};
 use crate::signal::Code;
 use crate::state::AllocationState;
 use crate::task::vm_power::Power;
@@ -101,7 +101,7 @@ pub struct AllocationView {
     pub forced: bool,
     pub code: Option<Code>,
     pub detail: Option<String>,
-    /// As its node last signed it.
+    /// As its node last signed it; only while it is active.
     pub power: Option<Power>,
     pub private_ip: Option<Ipv4Addr>,
     pub default_username: Option<String>,
@@ -113,12 +113,26 @@ pub struct AllocationView {
     pub operation_id: Option<OpId>,
     /// Of the work under way, or of the last one.
     pub phases: Vec<PhaseView>,
+    /// Of one that was given back, and only where one is shown: its slots that are proved clean.
+    #[serde(default)]
+    pub wiped: Vec<WipedView>,
     pub correlation_id: String,
     pub created_at: Timestamp,
     pub ended_at: Option<Timestamp>,
     pub version: i64,
     /// Grows with every change and every phase; `GET …?changed_since=N&wait_s=S` answers when it has passed N.
     pub revision: i64,
+}
+
+/// The wipe after which somebody else may have the slot.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct WipedView {
+    pub slot_id: SlotId,
+    /// Its result is signed by the node and has the proof.
+    pub task_id: TaskId,
+    /// As in the proof: `sanitize_crypto`, `overwrite`, …
+    pub method: String,
+    pub at: Timestamp,
 }
 
 /// `GET …/phases`: all of them, of making it and of taking it away.

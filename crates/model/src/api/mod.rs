@@ -18,7 +18,7 @@ pub use access::{
 };
 pub use allocation::{
     AllocationCreate, AllocationExtend, AllocationPhases, AllocationRelease, AllocationView, ConditionCode,
-    ConditionView, TransitionView,
+    ConditionView, TransitionView, WipedView,
 };
 pub use audit::{AuditBreak, AuditRow, AuditVerdict};
 pub use event::{EventSubject, EventView};

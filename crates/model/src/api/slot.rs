@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{GuestTelemetry, SlotHeld, Waiting};
 use crate::id::{AllocationId, NodeId, OpId, SlotId, TaskId};
+use crate::key::KeyId;
 use crate::signal::Code;
 use crate::state::SlotState;
 use crate::task::topology_discover::{Blocker, GpuDevice, Output};
@@ -93,6 +94,9 @@ pub struct SlotProofView {
     pub task_id: TaskId,
     pub op_id: OpId,
     pub at: Timestamp,
+    /// The key of the node's executor that has signed it.
+    #[serde(default)]
+    pub signed_by: Option<KeyId>,
     /// In the executor's words.
     pub proof: serde_json::Value,
 }

@@ -63,6 +63,8 @@ pub enum PhaseState {
     Failed,
     /// Done, and taken back after a later one failed.
     Undone,
+    /// It was in this one when somebody took the task back.
+    Cancelled,
 }
 
 /// `GET /v1/task-types`: the whole authority of a node, compiled in.

@@ -2,7 +2,7 @@
 //! one that has come to a standstill.
 
 use dev::api::Refused;
-use model::api::{ConditionCode, QuotaView};
+use model::api::{ConditionCode, Page, QuotaView, SlotProofView};
 use model::signal::Code;
 use model::task::vm_power::Power;
 use serde_json::Value;
@@ -38,7 +38,8 @@ async fn a_slice_is_switched_off_and_on_and_is_shown_as_its_node_signs_it() {
     market.until(made.id, AllocationState::Active).await;
     let asked = market.verb(made.id, "stop").await;
     assert_eq!(asked.power, Some(Power::Running), "asked for is not done");
-    until_power(&market, made.id, Power::Off).await;
+    until_switched(&market, made.id).await;
+    assert_eq!(market.shows(made.id).await.power, Some(Power::Off), "signed is done");
     assert_eq!(market.free().await, 7, "a slice that is off keeps its slot");
     market.verb(made.id, "start").await;
     until_power(&market, made.id, Power::Running).await;
@@ -53,6 +54,69 @@ async fn a_slice_is_switched_off_and_on_and_is_shown_as_its_node_signs_it() {
         refused(try_verb(&market, made.id, "stop", json!({})).await),
         Code::StateConflict
     );
+    market.close().await;
+}
+
+/// Until what was asked for last has landed.
+async fn until_switched(market: &Market, id: AllocationId) {
+    eventually("its node has answered", async || {
+        let open: bool = sqlx::query_scalar(
+            "select exists (select from task where op_id in (select op_id from task t join allocation a
+                 on a.power_task = t.id where a.id = $1) and ended_at is null)",
+        )
+        .bind(id.uuid())
+        .fetch_one(market.town.platform.apps[0].db.read())
+        .await
+        .expect("an answer");
+        (!open).then_some(()).ok_or("not yet")
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_given_back_has_no_power_and_a_proof() {
+    let market = Market::open().await;
+    let made = market.rents("one").await;
+    let active = market.until(made.id, AllocationState::Active).await;
+    assert_eq!((active.power, active.wiped), (Some(Power::Running), Vec::new()));
+    eventually("its node has said that it holds it", async || {
+        let slots = market.slots().await;
+        let held = slots
+            .iter()
+            .any(|slot| slot.id == made.slot_ids[0] && slot.held.is_some());
+        held.then_some(()).ok_or("not yet")
+    })
+    .await;
+    market.verb(made.id, "release").await;
+    let released = market.until(made.id, AllocationState::Released).await;
+    assert_eq!(released.power, None);
+    let [wiped] = released.wiped.as_slice() else {
+        panic!("{:?}", released.wiped)
+    };
+    assert_eq!(wiped.slot_id, made.slot_ids[0]);
+    let slots = market.slots().await;
+    let slot = slots.iter().find(|slot| slot.id == wiped.slot_id).expect("its slot");
+    assert!(
+        slot.held.is_none(),
+        "the list from before is about somebody else: {:?}",
+        slot.held
+    );
+    let path = format!("/v1/slots/{}/proofs", wiped.slot_id);
+    let proofs: Page<SlotProofView> = market.api().get(&path).await.expect("proofs");
+    let proof = proofs.items.iter().find(|proof| proof.kind == "wipe").expect("a wipe");
+    assert_eq!((proof.task_id, proof.at), (wiped.task_id, wiped.at));
+    assert!(proof.signed_by.is_some());
+    // Whoever asks for more hears what there is to do instead.
+    let error = try_verb(&market, made.id, "stop", json!({}))
+        .await
+        .expect_err("it is over");
+    let body = error
+        .downcast_ref::<Refused>()
+        .and_then(|refused| refused.body.as_ref());
+    let body = body.expect("an answer");
+    assert_eq!(body.message, "the slice is released, not an active slice");
+    let hint = body.hint.as_deref().unwrap_or_default();
+    assert!(hint.contains("gpuaas allocation create"), "{hint}");
     market.close().await;
 }
 

@@ -70,6 +70,7 @@ async fn a_slice_is_rented_used_and_given_back_with_proof() {
         market.moves(made.id).await,
         [Requested, Provisioning, Active, Releasing, Released]
     );
+    market.tells_its_versions(made.id).await;
     assert_eq!(market.free().await, 8);
     let slot = market
         .slots()

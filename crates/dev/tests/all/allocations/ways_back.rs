@@ -32,6 +32,7 @@ async fn what_no_node_has_yet_is_taken_back_at_once() {
         market.moves(made.id).await,
         [Requested, Provisioning, Unwinding, Cancelled]
     );
+    market.tells_its_versions(made.id).await;
     assert_eq!((market.free().await, used(&market, made.id).await), (8, (0, 0)));
     // Another like it, and the same way back by the other verb.
     let again = format!("/v1/allocations/{}/again", made.id);
