@@ -29,6 +29,7 @@ use model::trust::Bundle;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio::time::Instant;
+use tower::util::MapFutureLayer;
 use wire::tls::PeerCertificate;
 
 use crate::dispatch::Wait;
@@ -239,15 +240,18 @@ async fn identified(fleet: &Fleet, certificate: &PeerCertificate) -> Answer<Call
     fleet.identify(certificate).await
 }
 
-/// Around everything that a node-facing listener answers, what no route took included.
+/// Around everything that a node-facing listener answers, what no route took included. This is where held requests
+/// wait; so it is no middleware, which would keep room for the request meanwhile.
 pub fn stamped(fleet: &Fleet, router: Router) -> Router {
-    router.layer(axum::middleware::from_fn_with_state(fleet.clone(), stamp))
+    let fleet = fleet.clone();
+    router.layer(MapFutureLayer::new(move |first| {
+        let (fleet, answer) = (fleet.clone(), settle(Box::pin(first)));
+        async move { answer.await.map(|answer: Response| stamp(&fleet, answer)) }
+    }))
 }
 
-/// Time and manifest version ride on every answer, refusals and empty ones too, as of the moment when it goes out:
-/// this is where held requests wait.
-async fn stamp(State(fleet): State<Fleet>, request: Request, next: Next) -> Response {
-    let mut answer = settle(next.run(request).await).await;
+/// Time and manifest version ride on every answer, refusals and empty ones too, as of the moment when it goes out.
+fn stamp(fleet: &Fleet, mut answer: Response) -> Response {
     let values = [
         (HeaderName::from_static(header::TIME), fleet.app.clock.now().to_string()),
         (
@@ -336,7 +340,7 @@ async fn get_wait(
         catalogue,
         wait,
     };
-    Ok(later(async move { hold(fleet, held).await.into_response() }))
+    Ok(later(async move { hold(&fleet, &held).await.into_response() }))
 }
 
 /// A request that is held: whose it is, and what it waits for.
@@ -352,15 +356,9 @@ struct Held {
 
 /// What is left of a held request: a bell, a clock, and whom to ask for when either rings. Ten thousand of these are
 /// there at any time, so the rest is made when it is needed.
-async fn hold(fleet: Fleet, held: Held) -> Answer<Response> {
-    let Held {
-        me,
-        actor,
-        session,
-        manifest,
-        catalogue,
-        wait,
-    } = held;
+async fn hold(fleet: &Fleet, held: &Held) -> Answer<Response> {
+    let Held { me, actor, wait, .. } = held;
+    let session = held.session;
     let jitter_ms = rand::random_range(0..=fleet.limits.hold_ms / 4);
     // Over just before the certificate is: then it ends as any wait does, and nobody was refused.
     let left_ms = me.not_after.since_ms(fleet.app.clock.now()) - BEFORE_END_MS;
@@ -371,12 +369,12 @@ async fn hold(fleet: Fleet, held: Held) -> Answer<Response> {
         let rung = wait.rung();
         tokio::pin!(rung);
         rung.as_mut().enable();
-        if !session::known(&fleet, &me, session) {
-            let entry = Box::pin(session::check(&fleet, &me, &actor, session)).await?;
+        if !session::known(fleet, me, session) {
+            let entry = Box::pin(session::check(fleet, me, actor, session)).await?;
             session::takes_tasks(&entry)?;
         }
         if wait.take_work()
-            && let Some(answer) = Box::pin(work_for(&fleet, &me, session)).await?
+            && let Some(answer) = Box::pin(work_for(fleet, me, session)).await?
         {
             return Ok(answer);
         }
@@ -393,8 +391,8 @@ async fn hold(fleet: Fleet, held: Held) -> Answer<Response> {
             () = &mut rung => {}
         }
         // Revoked while it waited, or a new manifest: the connection is not asked again, so the table is.
-        Box::pin(fleet.still_stands(&me)).await?;
-        if fleet.manifest_version() != manifest || fleet.images().version() != catalogue {
+        Box::pin(fleet.still_stands(me)).await?;
+        if fleet.manifest_version() != held.manifest || fleet.images().version() != held.catalogue {
             return Ok(StatusCode::NO_CONTENT.into_response());
         }
     }

@@ -120,10 +120,12 @@ pub async fn serve_listed<S, B>(
     let connections = TaskTracker::new();
     while let Some((stream, addr, place)) = stop.or(accept(&listener, &places)).await {
         let (tls, service, stop, door) = (tls.clone(), service.clone(), stop.clone(), door.clone());
+        let open = connections.clone();
         connections.spawn(async move {
-            let _place = place;
-            if let Err(reason) = connection(stream, addr, tls, service, limits, stop, door).await {
-                tracing::debug!(%addr, %reason, "connection ended");
+            match connection(stream, addr, tls, service, limits, &stop, door).await {
+                Ok(None) => {}
+                Ok(Some((requests, end))) => drop(open.spawn(until_over(requests, end, stop, addr, place))),
+                Err(reason) => tell(addr, reason),
             }
         });
     }
@@ -156,17 +158,21 @@ async fn accept(listener: &TcpListener, places: &Arc<Semaphore>) -> (TcpStream, 
 
 type Ended = Box<dyn Error + Send + Sync>;
 
-/// Tens of thousands of these are there at any time, most of them waiting: what only the handshake needs is given back
-/// once it is over, and the rest is as small as it can be.
+fn tell(addr: SocketAddr, reason: Ended) {
+    tracing::debug!(%addr, %reason, "connection ended");
+}
+
+/// Tens of thousands of these are there at any time, most of them waiting: whatever the handshake needs is given back
+/// with its task, and what serves the requests is a task of its own, as small as it can be. None: told to stop before.
 async fn connection<S, B>(
     stream: TcpStream,
     addr: SocketAddr,
     tls: Option<Arc<ServerConfig>>,
     service: S,
     limits: Limits,
-    stop: Stop,
+    stop: &Stop,
     door: Door,
-) -> Result<(), Ended>
+) -> Result<Option<(Pin<Box<dyn Requests>>, End)>, Ended>
 where
     S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + 'static,
     S::Future: Send,
@@ -183,14 +189,14 @@ where
             certificate: None,
         };
         let requests = requests(stream, peer, service, limits);
-        return until_over(requests, End::of_age(born, limits), limits, stop).await;
+        return Ok(Some((requests, End::of_age(born, limits))));
     };
     let accepting = Box::pin(timeout(
         limits.handshake_timeout,
         handshake(stream, config.clone(), door.turns, limits),
     ));
     let stream = match stop.or(accepting).await {
-        None => return Ok(()),
+        None => return Ok(None),
         Some(accepted) => accepted??,
     };
     let certificate = match stream.get_ref().1.peer_certificates().and_then(<[_]>::first) {
@@ -205,13 +211,14 @@ where
         );
     }
     let requests = requests(stream, Peer { addr, certificate }, service, limits);
-    until_over(requests, end, limits, stop).await
+    Ok(Some((requests, end)))
 }
 
-/// When a connection has to end at the latest, and what then remains for a request under way.
+/// When a connection has to end at the latest, and what then remains for a request under way; or when it stops before.
 struct End {
     at: Instant,
     drain: Duration,
+    stop_drain: Duration,
     /// In the list, where it may be cut before.
     place: Option<Place>,
 }
@@ -221,6 +228,7 @@ impl End {
         Self {
             at: born + limits.max_connection_age,
             drain: limits.drain,
+            stop_drain: limits.drain,
             place: None,
         }
     }
@@ -267,15 +275,24 @@ fn left(config: &ServerConfig, not_after: Timestamp) -> Duration {
     Duration::from_millis(u64::try_from(not_after.millis().saturating_sub(now_ms)).unwrap_or(0))
 }
 
-type Requests<I, S> = Pin<Box<http1::Connection<TokioIo<Linger<I>>, S>>>;
-
 /// All requests of a connection, one after the other.
-fn requests<I, S, B>(
-    io: I,
-    peer: Peer,
-    service: S,
-    limits: Limits,
-) -> Requests<I, impl HttpService<Incoming, ResBody = B, Error = S::Error, Future: Send> + Send>
+trait Requests: Future<Output = hyper::Result<()>> + Send {
+    /// The one that is under way is the last.
+    fn wind_up(self: Pin<&mut Self>);
+}
+
+impl<I, S, B> Requests for http1::Connection<TokioIo<Linger<I>>, S>
+where
+    I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    S: HttpService<Incoming, ResBody = B, Error: Into<Ended>, Future: Send> + Send,
+    B: Body<Data: Send, Error: Into<Ended>> + Send + 'static,
+{
+    fn wind_up(self: Pin<&mut Self>) {
+        self.graceful_shutdown();
+    }
+}
+
+fn requests<I, S, B>(io: I, peer: Peer, service: S, limits: Limits) -> Pin<Box<dyn Requests>>
 where
     I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + 'static,
@@ -295,28 +312,37 @@ where
     Box::pin(http.serve_connection(TokioIo::new(Linger::new(io)), peered))
 }
 
-async fn until_over<I, S, B>(mut connection: Requests<I, S>, end: End, limits: Limits, stop: Stop) -> Result<(), Ended>
-where
-    I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    S: HttpService<Incoming, ResBody = B>,
-    S::Error: Into<Ended>,
-    B: Body + 'static,
-    B::Error: Into<Ended>,
-{
-    let drain = tokio::select! {
-        done = connection.as_mut() => return done.map_err(Into::into),
-        () = stop.stopped() => limits.drain,
-        () = end.cut() => {
-            if let Ok(done) = timeout(OVER_TOLD, connection.as_mut()).await {
-                return done.map_err(Into::into);
+/// Not an `async fn`: that would keep room for everything twice, once as it came and once as it is used.
+fn until_over(
+    mut requests: Pin<Box<dyn Requests>>,
+    end: End,
+    stop: Stop,
+    addr: SocketAddr,
+    place: OwnedSemaphorePermit,
+) -> impl Future<Output = ()> {
+    async move {
+        let drain = tokio::select! {
+            done = requests.as_mut() => return ended(done, addr),
+            () = stop.stopped() => end.stop_drain,
+            () = end.cut() => {
+                if let Ok(done) = timeout(OVER_TOLD, requests.as_mut()).await {
+                    return ended(done, addr);
+                }
+                OVER_DRAIN
             }
-            OVER_DRAIN
+            () = sleep_until(end.at) => end.drain,
+        };
+        requests.as_mut().wind_up();
+        match timeout(drain, requests).await {
+            Ok(done) => ended(done, addr),
+            Err(_) => tell(addr, "cut after the drain time".into()),
         }
-        () = sleep_until(end.at) => end.drain,
-    };
-    connection.as_mut().graceful_shutdown();
-    timeout(drain, connection)
-        .await
-        .map_err(|_| "cut after the drain time")?
-        .map_err(Into::into)
+        drop(place);
+    }
+}
+
+fn ended(done: hyper::Result<()>, addr: SocketAddr) {
+    if let Err(reason) = done {
+        tell(addr, reason.into());
+    }
 }

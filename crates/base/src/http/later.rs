@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
-use http::StatusCode;
+use http::{HeaderName, HeaderValue, StatusCode};
 use model::signal::Code;
 
 use super::error::ApiError;
@@ -35,40 +35,60 @@ pub fn later(work: impl Future<Output = Response> + Send + 'static) -> Response 
     first
 }
 
-/// The answer itself, waited for if need be. What was put around the first one is around it, too.
-pub async fn settle(mut first: Response) -> Response {
+/// The answer itself, waited for if need be. What was put around the first one is around it, too. While it waits, it keeps
+/// the work and those headers, and nothing else.
+pub fn settle<E>(
+    first: impl Future<Output = Result<Response, E>> + Unpin,
+) -> impl Future<Output = Result<Response, E>> {
+    async move {
+        let (work, headers) = match held(first.await?) {
+            Ok(held) => held,
+            Err(answer) => return Ok(answer),
+        };
+        let mut answer = work.await;
+        answer.headers_mut().extend(headers);
+        Ok(answer)
+    }
+}
+
+type Headers = Box<[(Option<HeaderName>, HeaderValue)]>;
+
+/// What is left of a first answer; or the answer, if it was that.
+fn held(mut first: Response) -> Result<(Work, Headers), Response> {
     let Some(Later(work)) = first.extensions_mut().remove() else {
-        return first;
+        return Err(first);
     };
     let Some(work) = work.lock().unwrap_or_else(PoisonError::into_inner).take() else {
-        return first;
+        return Err(first);
     };
     // A map has room to grow that nobody needs while it is held.
-    let headers: Box<[_]> = std::mem::take(first.headers_mut()).into_iter().collect();
-    drop(first);
-    let mut answer = work.await;
-    answer.headers_mut().extend(headers);
-    answer
+    let headers = std::mem::take(first.headers_mut()).into_iter().collect();
+    Ok((work, headers))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    async fn settled(first: Response) -> Response {
+        let Ok(answer) = settle(std::future::ready(Ok::<_, std::convert::Infallible>(first))).await;
+        answer
+    }
+
     #[tokio::test]
     async fn the_real_answer_has_what_was_put_around_the_first_one() {
         let mut first = later(async { (StatusCode::ACCEPTED, "done").into_response() });
         first.headers_mut().insert("around", "it".parse().expect("a value"));
-        let answer = settle(first).await;
+        let answer = settled(first).await;
         assert_eq!(answer.status(), StatusCode::ACCEPTED);
         assert_eq!(answer.headers()["around"], "it");
-        let plain = settle(StatusCode::IM_A_TEAPOT.into_response()).await;
+        let plain = settled(StatusCode::IM_A_TEAPOT.into_response()).await;
         assert_eq!(plain.status(), StatusCode::IM_A_TEAPOT);
     }
 
     #[tokio::test]
     async fn a_panic_is_an_answer() {
-        let answer = settle(later(async { panic!("on purpose") })).await;
+        let answer = settled(later(async { panic!("on purpose") })).await;
         assert_eq!(answer.status(), StatusCode::INTERNAL_SERVER_ERROR);
     }
 }
