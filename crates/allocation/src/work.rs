@@ -82,11 +82,32 @@ async fn workflow_loop(worker: Worker, held: Held) {
     while running.join_next().await.is_some() {}
 }
 
+/// A workflow that is in our hands, and renewed for as long; also a panic takes it out of them.
+struct InHand {
+    held: Held,
+    id: Uuid,
+}
+
+impl InHand {
+    fn take(held: Held, claim: &Claim) -> Self {
+        held.lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(claim.id, claim.epoch);
+        Self { held, id: claim.id }
+    }
+}
+
+impl Drop for InHand {
+    fn drop(&mut self) {
+        self.held
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(&self.id);
+    }
+}
+
 async fn go_on(worker: Worker, held: Held, claim: Claim) {
-    let hands = |held: &Held| held.lock().unwrap_or_else(PoisonError::into_inner).remove(&claim.id);
-    held.lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .insert(claim.id, claim.epoch);
+    let _in_hand = InHand::take(held, &claim);
     match Flow::parse(&claim.flow) {
         Some(flow) => {
             let ground = Platform::new(worker.clone(), claim.allocation_id.into());
@@ -97,7 +118,6 @@ async fn go_on(worker: Worker, held: Held, claim: Claim) {
         }
         None => tracing::error!(workflow = %claim.id, flow = %claim.flow, "no such flow in this build"),
     }
-    hands(&held);
 }
 
 async fn renew_loop(worker: Worker, held: Held) {

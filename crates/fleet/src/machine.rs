@@ -37,35 +37,66 @@ pub enum Holds {
     Given,
 }
 
-/// Reserves a machine that nobody has and nothing is left on.
+/// Reserves a machine that nobody has and nothing is left on. One that somebody else is busy with is waited for only when
+/// there is no other: whoever asks at the same time finds the same first ones.
 pub async fn reserve(change: &mut Change, allocation: AllocationId, wanted: &Wanted<'_>) -> Answer<NodeRow> {
-    let nodes: Vec<Uuid> = sqlx::query_scalar(
-        "select n.id from node n where n.mode = 'machine' and n.state = 'ready' and machine_fits(n, $1, $2)
+    lease::may_find_nothing(change).await?;
+    let mut tried = Vec::new();
+    for _ in 0..lease::LOOKS {
+        let mut nodes = candidates(change, wanted, &tried).await?;
+        if nodes.is_empty() {
+            break;
+        }
+        tried.extend_from_slice(&nodes);
+        while let Some(row) = node::store::lock_first(change, &nodes).await? {
+            if takes(change, allocation, &row).await? {
+                return Ok(row);
+            }
+            nodes.retain(|id| *id != row.id().uuid());
+            lease::let_go(change).await?;
+        }
+        for id in nodes.into_iter().map(NodeId::from) {
+            if let Some(row) = node::store::lock(change, id).await?
+                && takes(change, allocation, &row).await?
+            {
+                return Ok(row);
+            }
+            lease::let_go(change).await?;
+        }
+    }
+    Err(ApiError::new(Code::SlotUnavailable).message("no ready machine of this kind is free"))
+}
+
+async fn candidates(change: &mut Change, wanted: &Wanted<'_>, but: &[Uuid]) -> sqlx::Result<Vec<Uuid>> {
+    sqlx::query_scalar(
+        "select n.id from node n where n.mode = 'machine' and n.state = 'ready' and n.id <> all($3) and machine_fits(n, $1, $2)
              order by n.id limit 20",
     )
     .bind(wanted.gpu_model)
     .bind(wanted.gpu_count)
+    .bind(but)
     .fetch_all(change.conn())
-    .await?;
-    for id in nodes.into_iter().map(NodeId::from) {
-        let row = node::state::lock(change, id).await?;
-        let ready = row.state()? == NodeState::Ready && row.mode == NodeMode::Machine.as_str();
-        if !ready || lease::open_on(change, id).await? > 0 || dirty(change.conn(), id).await? {
-            continue;
-        }
-        sqlx::query("insert into lease (id, node_id, allocation_id, since) values ($1, $2, $3, $4)")
-            .bind(Uuid::now_v7())
-            .bind(id.uuid())
-            .bind(allocation.uuid())
-            .bind(OffsetDateTime::from(change.at()))
-            .execute(change.conn())
-            .await?;
-        change
-            .also("node.reserve", id)
-            .detail(json!({ "allocation": allocation }));
-        return Ok(row);
+    .await
+}
+
+/// A node that is locked; false if it is somebody's by now.
+async fn takes(change: &mut Change, allocation: AllocationId, row: &NodeRow) -> Answer<bool> {
+    let id = row.id();
+    let ready = row.state()? == NodeState::Ready && row.mode == NodeMode::Machine.as_str();
+    if !ready || lease::open_on(change, id).await? > 0 || dirty(change.conn(), id).await? {
+        return Ok(false);
     }
-    Err(ApiError::new(Code::SlotUnavailable).message("no ready machine of this kind is free"))
+    sqlx::query("insert into lease (id, node_id, allocation_id, since) values ($1, $2, $3, $4)")
+        .bind(Uuid::now_v7())
+        .bind(id.uuid())
+        .bind(allocation.uuid())
+        .bind(OffsetDateTime::from(change.at()))
+        .execute(change.conn())
+        .await?;
+    change
+        .also("node.reserve", id)
+        .detail(json!({ "allocation": allocation }));
+    Ok(true)
 }
 
 async fn dirty(conn: &mut PgConnection, node: NodeId) -> sqlx::Result<bool> {

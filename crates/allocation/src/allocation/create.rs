@@ -20,8 +20,8 @@ use model::value::{Name, SshKey, Uid};
 use serde_json::json;
 use time::OffsetDateTime;
 
-use super::moves;
 use super::power::vm_name;
+use super::{moves, store};
 use crate::key;
 use crate::project::{quota, store as projects};
 use crate::seat::Seat;
@@ -55,6 +55,10 @@ pub async fn create(fleet: &Fleet, principal: &Principal, wish: &AllocationCreat
         .needs(ProjectRole::Member)?;
     if let Some(answer) = key.look(&mut change).await? {
         let id = serde_json::from_value(answer["id"].clone()).map_err(ApiError::internal)?;
+        // Made where the caller had a seat then; whether it has one there now was not asked yet.
+        if store::get(change.conn(), id).await?.map(|row| row.project()) != Some(project) {
+            return Err(Code::IdempotencyKeyReused.into());
+        }
         return Ok(Created { id, replayed: true });
     }
     let sku = skus::by_name(change.conn(), &wish.sku).await?.ok_or_else(|| {

@@ -1,8 +1,8 @@
 //! Wishes about an allocation that is there. Each is authorised, signed and numbered like the first one, and only one is
 //! under way at a time.
 
+use base::Change;
 use base::http::{Answer, ApiError};
-use base::{App, Change};
 use fleet::Fleet;
 use fleet::intent::{Authorised, sign};
 use fleet::task::{Ask, Cover, enqueue, store as tasks};
@@ -51,12 +51,13 @@ pub(super) async fn ask(
     Ok(task)
 }
 
-/// The last one, if it has not ended yet.
-pub(crate) async fn under_way(app: &App, row: &AllocationRow) -> Answer<Option<TaskId>> {
+/// The last one, if it has not ended yet. Asked on the change's own connection: whoever holds a row and waits for another
+/// connection may wait for those that wait for the row.
+pub(crate) async fn under_way(change: &mut Change, row: &AllocationRow) -> Answer<Option<TaskId>> {
     let Some(id) = row.power_task.map(TaskId::from) else {
         return Ok(None);
     };
-    let task = tasks::get(app.db.bookkeeping(), id).await?;
+    let task = tasks::get(change.conn(), id).await?;
     match task {
         Some(task) if !task.state()?.is_end() => Ok(Some(id)),
         _ => Ok(None),

@@ -122,6 +122,19 @@ pub async fn waits(change: &mut Change, id: AllocationId, code: Code) -> sqlx::R
     Ok(())
 }
 
+/// What it waited for is there.
+pub async fn waits_no_more(change: &mut Change, row: &AllocationRow) -> sqlx::Result<()> {
+    if row.waiting_since.is_none() {
+        return Ok(());
+    }
+    let cleared = sqlx::query(
+        "update allocation set waiting_since = null, waiting_code = null, version = version + 1 where id = $1",
+    );
+    cleared.bind(row.id).execute(change.conn()).await?;
+    change.wake(Topic::Progress);
+    Ok(())
+}
+
 /// Nobody can go on without a person.
 pub async fn stuck(change: &mut Change, row: &AllocationRow, code: Code, at_step: &str) -> Answer<()> {
     let at: Timestamp = change.at();

@@ -42,7 +42,7 @@ pub(super) async fn switch(fleet: &Fleet, principal: &Principal, id: AllocationI
         Action::Reboot | Action::Start => "running",
         Action::Stop => "off",
     };
-    if let Some(open) = later::under_way(&fleet.app, &row).await? {
+    if let Some(open) = later::under_way(&mut change, &row).await? {
         if wished(&mut change, open)
             .await?
             .is_some_and(|first| serves(first, action))

@@ -37,7 +37,7 @@ pub(super) async fn repair(fleet: &Fleet, principal: &Principal, id: AllocationI
         let what = format!("the allocation is {}, not active", row.state);
         return Err(refused(&row, what));
     }
-    if later::under_way(&fleet.app, &row).await?.is_some() {
+    if later::under_way(&mut change, &row).await?.is_some() {
         return Ok(());
     }
     let task = Task::ProvisionUser(provision_user::Params {

@@ -158,6 +158,9 @@ async fn post_create(
     headers: HeaderMap,
     Body(body): Body<AllocationCreate>,
 ) -> Answer<Response> {
+    // A token of another project that sends the same words wants something else.
+    let project = body.project.or(principal.confined.map(|confined| confined.project));
+    let body = AllocationCreate { project, ..body };
     let key = Key::required(&headers, principal.user_id, "POST /v1/allocations", &body)?;
     let created = create(&fleet, &principal, &body, &key).await?;
     made(&fleet, created).await

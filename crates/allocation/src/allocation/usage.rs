@@ -10,7 +10,8 @@ use time::OffsetDateTime;
 pub async fn proven(conn: impl PgExecutor<'_>, allocation: AllocationId, until: Timestamp) -> sqlx::Result<bool> {
     let moved = sqlx::query(
         "update usage_span set proven_until = greatest(proven_until, least($2, coalesce(upper(span), $2)))
-         where allocation_id = $1 and end_reason is null and proven_until < $2",
+         where allocation_id = $1 and not isempty(span)
+           and proven_until < least($2, coalesce(upper(span), $2))",
     )
     .bind(allocation.uuid())
     .bind(OffsetDateTime::from(until))

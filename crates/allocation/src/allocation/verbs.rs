@@ -6,6 +6,7 @@ use base::auth::Principal;
 use base::http::{Answer, ApiError};
 use base::wake::Topic;
 use fleet::machine;
+use fleet::node::store as nodes;
 use fleet::slot::lease;
 use fleet::task::store as tasks;
 use fleet::{Fleet, intent};
@@ -124,6 +125,8 @@ pub async fn force_release(fleet: &Fleet, principal: &Principal, id: AllocationI
         AllocationState::Releasing => (None, AllocationState::Released),
         AllocationState::Released | AllocationState::Failed | AllocationState::Cancelled => return Ok(()),
     };
+    // Before its intent and its tasks, as whoever brings a result does. A node that was removed is nobody's to wait for.
+    nodes::lock(&mut change, row.node()).await?;
     sqlx::query("update allocation set forced = true, version = version + 1 where id = $1")
         .bind(row.id)
         .execute(change.conn())

@@ -170,14 +170,17 @@ fn conditions(row: &AllocationRow, now: Timestamp) -> Vec<ConditionView> {
         ));
     }
     if let Some(since) = row.waiting_since {
-        let verb = format!("gpuaas allocation cancel {short}");
-        all.push(condition(
-            ConditionCode::WaitingForNode,
-            since,
-            row.waiting_code.clone(),
-            "operator",
-            verb,
-        ));
+        // What is on its way back can only be taken away by force.
+        let back = [AllocationState::Unwinding, AllocationState::Releasing].map(AllocationState::as_str);
+        let (owner, verb) = match back.contains(&row.state.as_str()) {
+            true => (
+                "operator",
+                format!("gpuaas allocation force-release {short} --reason WHY"),
+            ),
+            false => ("tenant", format!("gpuaas allocation cancel {short}")),
+        };
+        let code = row.waiting_code.clone();
+        all.push(condition(ConditionCode::WaitingForNode, since, code, owner, verb));
     }
     if row.node_state == NodeState::Stale.as_str() {
         let verb = format!("gpuaas node show {}", row.node_name);

@@ -28,7 +28,7 @@ async fn pass(fleet: &Fleet) -> sqlx::Result<()> {
            and exists (select from lease l join allocation a on a.id = l.allocation_id
                        where l.slot_id = s.id and l.ended_at = q.since and a.forced)
            and not exists (select from task t where t.node_id = s.node_id and s.id = any (t.slots)
-                             and t.task_type = $1 and t.created_at > q.since)
+                             and t.task_type = $1 and (t.created_at > q.since or t.ended_at is null))
          order by s.id limit $2",
     )
     .bind(TaskType::VmRelease.as_str())

@@ -76,14 +76,23 @@ async fn expired(worker: &Worker) -> Answer<()> {
     .fetch_all(worker.app.db.read())
     .await?;
     for id in ids.into_iter().map(AllocationId::from) {
-        let mut change = worker
-            .app
-            .db
-            .change(&Actor::system("deadlines"), "allocation.release", id)
-            .await?;
-        if verbs::release_in(&mut change, id, "its time was over").await? {
-            change.commit().await?;
+        if let Err(error) = release_expired(worker, id, now).await {
+            tracing::warn!(allocation = %id, %error, "its time is over, and it is not released yet");
         }
+    }
+    Ok(())
+}
+
+async fn release_expired(worker: &Worker, id: AllocationId, now: OffsetDateTime) -> Answer<()> {
+    let mut change = worker
+        .app
+        .db
+        .change(&Actor::system("deadlines"), "allocation.release", id)
+        .await?;
+    // Its tenant may have been told meanwhile that it lasts longer.
+    let over = store::lock(&mut change, id).await?.ends_at.is_some_and(|end| end < now);
+    if over && verbs::release_in(&mut change, id, "its time was over").await? {
+        change.commit().await?;
     }
     Ok(())
 }

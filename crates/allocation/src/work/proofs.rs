@@ -30,7 +30,11 @@ async fn pass(worker: &Worker) -> sqlx::Result<()> {
     let unproven: Vec<(Uuid, Uuid)> = sqlx::query_as(
         "select a.node_id, a.id from usage_span s join allocation a on a.id = s.allocation_id
          join node_held h on h.node_id = a.node_id
-         where s.end_reason is null and s.proven_until < least(h.at, h.received_at) order by 1",
+         where s.end_reason is null and s.proven_until < least(h.at, h.received_at)
+         union
+         select a.node_id, a.id from allocation a join usage_span s on s.allocation_id = a.id
+         join node_held h on h.node_id = a.node_id
+         where a.state = 'releasing' and not isempty(s.span) and s.proven_until < least(h.at, h.received_at, upper(s.span)) order by 1",
     )
     .fetch_all(pool)
     .await?;

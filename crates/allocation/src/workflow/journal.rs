@@ -168,16 +168,15 @@ pub async fn append(db: &Db, claim: &Claim, n: usize, record: &Record) -> sqlx::
     })
 }
 
-/// Out of this worker's hands until the task has ended, or until then.
+/// Out of this worker's hands until the task has ended, or until then; a renewal that is on its way does not bring it back.
 pub async fn park(db: &Db, claim: &Claim, task: Option<Uuid>, after_ms: i64) -> sqlx::Result<()> {
     let now = db.clock().now();
     sqlx::query(
-        "update workflow set lease_until = $3, waits_for = $4, due_at = $5
+        "update workflow set lease_until = to_timestamp(0), waits_for = $3, due_at = $4
          where id = $1 and epoch = $2 and ended_at is null",
     )
     .bind(claim.id)
     .bind(claim.epoch)
-    .bind(OffsetDateTime::from(now))
     .bind(task)
     .bind(OffsetDateTime::from(now.plus_ms(after_ms)))
     .execute(db.bookkeeping())

@@ -12,7 +12,7 @@ use model::id::{AllocationId, OpId};
 use model::intent::Wish;
 use model::node_api::TaskRequest;
 use model::signal::Code;
-use model::state::AllocationState;
+use model::state::{AllocationState, TaskState};
 use model::task::{Task, TaskType, deprovision_user, provision_user, vm_provision, vm_release};
 use model::time::Timestamp;
 use model::value::Nonce;
@@ -104,8 +104,11 @@ impl Platform {
         }
         let task = task_of(self.id, work, store::wish(&mut change, &row).await?)?;
         // An account that is being made once more would be there again after its absence was proved.
-        if task.task_type() == TaskType::DeprovisionUser && later::under_way(&self.worker.app, &row).await?.is_some() {
+        if task.task_type() == TaskType::DeprovisionUser && later::under_way(&mut change, &row).await?.is_some() {
             return Err(ApiError::new(Code::StateConflict).message("what was asked for before has not ended"));
+        }
+        if work == Work::Release {
+            not_at_once(&mut change, row.op(task.task_type())).await?;
         }
         let begins = task.task_type() == TaskType::ProvisionUser
             && machine::begin(&mut change, self.id, row.node(), row.op(TaskType::ProvisionUser)).await?;
@@ -121,6 +124,7 @@ impl Platform {
         match &self.worker.desk {
             Desk::Here(fleet) => {
                 enqueue(fleet, &mut change, &ask).await?;
+                moves::waits_no_more(&mut change, &row).await?;
                 Ok(change.commit().await?)
             }
             Desk::Api(api) => {
@@ -134,8 +138,13 @@ impl Platform {
                     &asked_for(&ask, row.intent()?, row.op(ask.task.task_type())),
                     row.correlation_id,
                 )
-                .await
-                .map(drop)
+                .await?;
+                if row.waiting_since.is_some() {
+                    let (mut change, row) = self.change("allocation.ask", false).await?;
+                    moves::waits_no_more(&mut change, &row).await?;
+                    change.commit().await?;
+                }
+                Ok(())
             }
         }
     }
@@ -198,6 +207,25 @@ fn asked_for(ask: &Ask, intent_sha256: Sha256, op_id: OpId) -> TaskRequest {
         type_version: spec.version,
         params: ask.task.params(),
     }
+}
+
+/// A host that refused to take something away is asked again, but not in the same moment for ever.
+async fn not_at_once(change: &mut Change, op: OpId) -> Answer<()> {
+    let before = tasks::of_ops(change.conn(), &[op.uuid()]).await?;
+    let Some(last) = before.last().filter(|last| last.state != TaskState::Succeeded.as_str()) else {
+        return Ok(());
+    };
+    let pause_ms = PAUSE_MS << before.len().min(5);
+    let ended = last.ended_at.map(Timestamp::from);
+    if ended.is_some_and(|ended| change.at().since_ms(ended) < pause_ms) {
+        let code = last.code.as_deref().and_then(|code| code.parse().ok());
+        let why = last
+            .detail
+            .clone()
+            .unwrap_or_else(|| format!("its release has {}", last.state));
+        return Err(ApiError::new(code.unwrap_or(Code::TaskExpired)).message(why));
+    }
+    Ok(())
 }
 
 fn task_of(id: AllocationId, work: Work, wish: Wish) -> Answer<Task> {

@@ -7,6 +7,7 @@ mod late_repair;
 mod machines;
 mod matrix;
 mod promises;
+mod races;
 mod tenants;
 mod uses;
 mod walk;

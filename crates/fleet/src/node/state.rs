@@ -77,6 +77,12 @@ pub async fn proved(fleet: &Fleet, change: &mut Change, row: &NodeRow) -> Answer
     };
     let returns = row.return_asked_at.is_some();
     match fit {
+        Fit::Yes if back == NodeState::Draining => {
+            enter(change, row, back, "wanted out of use before it fell silent").await?;
+            // Its last tenant may have gone meanwhile.
+            let row = lock(change, id).await?;
+            emptied(change, &row).await
+        }
         Fit::Yes => enter(change, row, back, "a health probe succeeded").await,
         Fit::Unseen => {
             enqueue_discovery(fleet, change, id).await?;
@@ -120,7 +126,8 @@ fn unfit(row: &NodeRow, state: NodeState, why: &str) -> ApiError {
 /// Gives out nothing new. What is on it stays until it is released.
 pub async fn drain(change: &mut Change, row: &NodeRow, reason: &str) -> Answer<()> {
     match row.state()? {
-        NodeState::Draining | NodeState::Drained => Ok(()),
+        NodeState::Drained => Ok(()),
+        NodeState::Draining => emptied(change, row).await,
         NodeState::Ready => {
             enter(change, row, NodeState::Draining, reason).await?;
             let row = lock(change, row.id()).await?;

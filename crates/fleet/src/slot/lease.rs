@@ -25,7 +25,7 @@ pub struct Wanted<'a> {
 }
 
 /// How often the fleet is looked through: others may take all that was found before we get there.
-const LOOKS: usize = 5;
+pub(crate) const LOOKS: usize = 5;
 
 /// Nodes with enough slots that would do, those with the fewest of that GPU to spare first, so that large wishes still find
 /// theirs. The counts of `node_room` lead to them. Whether a node gives out anything is asked before its slots are looked
@@ -41,7 +41,7 @@ pub const CANDIDATES: &str = "
 
 /// Reserves slots of one node for an allocation, on the node with the fewest to spare that has enough.
 pub async fn reserve(change: &mut Change, allocation: AllocationId, wanted: &Wanted<'_>) -> Answer<Vec<SlotRow>> {
-    sqlx::query("savepoint nothing_found").execute(change.conn()).await?;
+    may_find_nothing(change).await?;
     // Nobody waits twice for the same node: where many want little, they would only wait for each other.
     let mut tried = Vec::new();
     for _ in 0..LOOKS {
@@ -97,8 +97,14 @@ async fn reserve_among(
     Ok(None)
 }
 
+/// To here `let_go` goes back.
+pub(crate) async fn may_find_nothing(change: &mut Change) -> sqlx::Result<()> {
+    let marked = sqlx::query("savepoint nothing_found").execute(change.conn());
+    marked.await.map(drop)
+}
+
 /// A node that has nothing for us is not held while we wait for another: somebody who has that one may want this.
-async fn let_go(change: &mut Change) -> sqlx::Result<()> {
+pub(crate) async fn let_go(change: &mut Change) -> sqlx::Result<()> {
     let undone = sqlx::query("rollback to savepoint nothing_found").execute(change.conn());
     undone.await.map(drop)
 }

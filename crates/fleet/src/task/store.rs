@@ -10,7 +10,7 @@ use model::signal::Code;
 use model::state::TaskState;
 use model::task::TaskType;
 use model::time::Timestamp;
-use sqlx::{PgConnection, PgPool};
+use sqlx::{PgConnection, PgExecutor, PgPool};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
@@ -83,10 +83,10 @@ macro_rules! select_task {
     };
 }
 
-pub async fn get(pool: &PgPool, id: TaskId) -> sqlx::Result<Option<TaskRow>> {
+pub async fn get(db: impl PgExecutor<'_>, id: TaskId) -> sqlx::Result<Option<TaskRow>> {
     sqlx::query_as(select_task!("where t.id = $1"))
         .bind(id.uuid())
-        .fetch_optional(pool)
+        .fetch_optional(db)
         .await
 }
 

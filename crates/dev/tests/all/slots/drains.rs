@@ -59,6 +59,31 @@ async fn a_drained_node_comes_back_only_as_it_was_approved() {
     town.end().await;
 }
 
+/// Whoever waits for `drained` does not wait for ever because the last tenant left while the node was silent.
+#[tokio::test]
+async fn a_node_that_emptied_while_it_was_silent_is_drained_when_it_is_back() {
+    let town = town().await;
+    let puppet = Puppet::of_slices(&town, "a").await;
+    let fleet = town.fleet().await;
+    puppet.in_service(&town).await;
+    let tenant = Renter::new(&fleet);
+    tenant.reserves(1).await.expect("a slot");
+    let node = format!("/v1/nodes/{}", puppet.id());
+    reasoned(&town, &format!("{node}/drain")).await.expect("drains");
+    let mut change = tenant.change("node.stale").await;
+    let row = fleet::node::state::lock(&mut change, puppet.id()).await.expect("there");
+    fleet::node::state::enter(&mut change, &row, NodeState::Stale, "silent")
+        .await
+        .expect("stale");
+    change.commit().await.expect("silent");
+    assert_eq!(tenant.gives_back().await, 1);
+    town.until_node(puppet.id(), NodeState::Stale).await;
+    let probe = puppet.claim().await;
+    puppet.ends(&town, &probe, |_| {}).await;
+    town.until_node(puppet.id(), NodeState::Drained).await;
+    town.end().await;
+}
+
 /// Nobody would ever hear of what they had, and nobody would wipe it.
 #[tokio::test]
 async fn a_node_that_tenants_have_something_of_is_not_removed() {

@@ -1,0 +1,197 @@
+//! What happens between a look and an act: somebody extends, asks again, or asks a hundred times at once.
+
+use std::time::Duration;
+
+use allocation::allocation::usage;
+use dev::api::Refused;
+use model::api::{ProjectCreate, ProjectTokenCreate, ProjectView, TokenCreated};
+use model::signal::Code;
+use model::state::ProjectRole;
+use sqlx::{Connection, PgConnection};
+
+use super::machines;
+use super::*;
+
+const AT_ONCE: usize = 60;
+const KEY: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f";
+
+fn code(error: &anyhow::Error) -> Option<Code> {
+    error.downcast_ref::<Refused>().and_then(Refused::code)
+}
+
+/// Whoever was told that it lasts longer keeps it, also if its end was being looked at in that moment.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_extended_in_its_last_moment_stays() {
+    let market = Market::open().await;
+    let made = market.rents("one").await;
+    market.until(made.id, AllocationState::Active).await;
+    let mut owner = PgConnection::connect(&market.town.db.owner_url())
+        .await
+        .expect("the owner");
+    let mut extending = owner.begin().await.expect("a transaction");
+    let ends = async |tx: &mut PgConnection, at: &str| {
+        let sql =
+            format!("update allocation set ends_at = now() + interval '{at}', version = version + 1 where id = $1");
+        let done = sqlx::query(sqlx::AssertSqlSafe(sql))
+            .bind(made.id.uuid())
+            .execute(tx)
+            .await;
+        done.expect("written");
+    };
+    ends(
+        &mut *market.town.platform.apps[0]
+            .db
+            .bookkeeping()
+            .acquire()
+            .await
+            .expect("a connection"),
+        "-1 s",
+    )
+    .await;
+    ends(&mut extending, "1 h").await;
+    eventually("somebody wants to release it", async || {
+        let waiting: i64 = sqlx::query_scalar(
+            "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()",
+        )
+        .fetch_one(market.town.platform.apps[0].db.read())
+        .await
+        .expect("a count");
+        (waiting > 0).then_some(()).ok_or("nobody waits for its row")
+    })
+    .await;
+    extending.commit().await.expect("extended");
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    assert_eq!(market.shows(made.id).await.state, AllocationState::Active);
+    market.close().await;
+}
+
+/// Each of them holds a connection while it waits for the row; none may need a second one.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hundred_verbs_at_once_stall_nobody() {
+    let market = Market::open().await;
+    let made = market.rents("one").await;
+    market.until(made.id, AllocationState::Active).await;
+    let market = market.unplug().await;
+    market.verb(made.id, "stop").await;
+    let path = format!("/v1/allocations/{}/start", made.id);
+    let mut asked = tokio::task::JoinSet::new();
+    for _ in 0..AT_ONCE {
+        let (api, path) = (market.api(), path.clone());
+        asked.spawn(async move { api.post::<AllocationView>(&path, &json!({})).await.map(drop) });
+    }
+    let answers = asked.join_all().await;
+    let codes: Vec<_> = answers
+        .iter()
+        .filter_map(|answer| answer.as_ref().err())
+        .map(code)
+        .collect();
+    assert!(codes.iter().all(|code| *code == Some(Code::StateConflict)), "{codes:?}");
+    market.close().await;
+}
+
+/// The same words under the same key, by two tokens of one person: two wishes.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_does_not_cross_from_one_project_to_another() {
+    let market = Market::open().await;
+    let mut tokens = Vec::new();
+    for name in ["left", "right"] {
+        let project = ProjectCreate {
+            name: name.to_owned(),
+            owner: None,
+        };
+        let project: ProjectView = market.api().post("/v1/projects", &project).await.expect("a project");
+        let wish = ProjectTokenCreate {
+            name: "ci".to_owned(),
+            role: ProjectRole::Member,
+            days: 1,
+        };
+        let path = format!("/v1/projects/{}/tokens", project.id);
+        let made: TokenCreated = market.api().post(&path, &wish).await.expect("a token");
+        tokens.push((project.id, Api::new(market.api().url(), &made.secret).expect("a URL")));
+    }
+    let wish = AllocationCreate {
+        ssh_public_keys: vec![KEY.parse().expect("a key")],
+        ..Market::wish()
+    };
+    let (left, by_left) = &tokens[0];
+    let (_, by_right) = &tokens[1];
+    let made: AllocationView = by_left
+        .post_as("one", "/v1/allocations", &wish)
+        .await
+        .expect("accepted");
+    let again: AllocationView = by_left
+        .post_as("one", "/v1/allocations", &wish)
+        .await
+        .expect("replayed");
+    assert_eq!((made.id, made.project_id), (again.id, *left));
+    let other = by_right
+        .post_as::<AllocationView>("one", "/v1/allocations", &wish)
+        .await;
+    assert_eq!(
+        code(&other.expect_err("another wish")),
+        Some(Code::IdempotencyKeyReused)
+    );
+    market.close().await;
+}
+
+/// A list may be older than the release that it is looked at after, and still prove the time before.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_used_until_the_release_can_be_proved_after_it() {
+    let market = Market::open().await;
+    let made = market.rents("one").await;
+    market.until(made.id, AllocationState::Active).await;
+    let market = market.unplug().await;
+    // Whole seconds are charged.
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    market.verb(made.id, "release").await;
+    let pool = market.town.platform.apps[0].db.bookkeeping();
+    let proven = async || -> bool {
+        sqlx::query_scalar("select proven_until = upper(span) from usage_span where allocation_id = $1")
+            .bind(made.id.uuid())
+            .fetch_one(pool)
+            .await
+            .expect("a span that has ended")
+    };
+    assert!(!proven().await, "nobody has signed for all of it");
+    let now = market.town.db.clock().now();
+    assert!(usage::proven(pool, made.id, now.plus_s(60)).await.expect("moved"));
+    assert!(proven().await, "to its end, and not past it");
+    assert!(
+        !usage::proven(pool, made.id, now.plus_s(90)).await.expect("asked"),
+        "there is no more of it"
+    );
+    market.close().await;
+}
+
+/// A host that refuses is asked again, but not as often as it can answer.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refused_release_is_asked_for_with_pauses_and_says_why_it_waits() {
+    let market = machines::open().await;
+    let made = machines::rents(&market, "one").await.expect("accepted");
+    market.until(made.id, AllocationState::Active).await;
+    let policy = market.town.dir().join("m/node.toml");
+    let text = std::fs::read_to_string(&policy).expect("a policy");
+    let narrowed = format!("allowed_task_types = [\"diag.health_probe\"]\n{text}");
+    std::fs::write(&policy, narrowed).expect("narrowed");
+    market.verb(made.id, "release").await;
+    let asked = async || -> i64 {
+        sqlx::query_scalar("select count(*) from task where task_type = 'allocation.deprovision_user'")
+            .fetch_one(market.town.platform.apps[0].db.read())
+            .await
+            .expect("a count")
+    };
+    eventually("it says what it waits for", async || {
+        let conditions = market.shows(made.id).await.conditions;
+        let waits = conditions.iter().any(|one| one.verb.contains("force-release"));
+        (waits && asked().await > 0)
+            .then_some(())
+            .ok_or(format!("{conditions:?}"))
+    })
+    .await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let count = asked().await;
+    assert!(count <= 4, "{count} times within seconds");
+    std::fs::write(&policy, text).expect("as before");
+    market.until(made.id, AllocationState::Released).await;
+    market.close().await;
+}
