@@ -3,7 +3,7 @@
 //! good sweep is too old, everybody is refused rather than somebody wrongly admitted.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use base::auth::Role;
@@ -26,7 +26,7 @@ mod sweep;
 pub struct NodeCaller {
     pub node_id: NodeId,
     pub epoch: u64,
-    pub serial: String,
+    pub serial: Arc<str>,
     pub not_after: Timestamp,
 }
 
@@ -173,7 +173,7 @@ impl Fleet {
         if now > certificate.not_after {
             return Err(Code::CertExpired.into());
         }
-        let known = self.identity.read().live.get(&certificate.serial).copied();
+        let known = self.identity.read().live.get(&*certificate.serial).copied();
         let standing = match known {
             Some(standing) => standing,
             None => self.look_up(&certificate.serial).await?,
@@ -289,7 +289,7 @@ impl Fleet {
         if self.app.clock.now() > caller.not_after {
             return Err(Code::CertExpired.into());
         }
-        if !self.identity.read().live.contains_key(&caller.serial) {
+        if !self.identity.read().live.contains_key(&*caller.serial) {
             self.look_up(&caller.serial).await?;
         }
         self.node_now(caller.node_id, caller.epoch).await.map(|_| ())

@@ -1,6 +1,7 @@
 //! The node-facing routes. Every one lists the roles that may call it; the node's id comes from its certificate and
 //! the one in the path must be the same.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use axum::extract::{FromRequestParts, Request, State};
@@ -210,7 +211,7 @@ async fn identify(State(fleet): State<Fleet>, mut request: Request, next: Next) 
                 let name = certificate
                     .spiffe
                     .as_ref()
-                    .map_or_else(|| certificate.serial.clone(), ToString::to_string);
+                    .map_or_else(|| certificate.serial.to_string(), ToString::to_string);
                 // What we could not find out is no refusal, and a database that is away is not asked to note it. One who
                 // only comes too often is counted.
                 let noted = match error.status().is_client_error() && error.code != Code::RateLimited {
@@ -334,7 +335,7 @@ async fn get_wait(
     let wait = fleet.dispatch.enter(me.node_id);
     let held = Held {
         me,
-        actor,
+        address: actor.address,
         session,
         manifest,
         catalogue,
@@ -346,7 +347,7 @@ async fn get_wait(
 /// A request that is held: whose it is, and what it waits for.
 struct Held {
     me: NodeCaller,
-    actor: Actor,
+    address: Option<IpAddr>,
     session: SessionId,
     /// What was in force when it came.
     manifest: u64,
@@ -357,7 +358,7 @@ struct Held {
 /// What is left of a held request: a bell, a clock, and whom to ask for when either rings. Ten thousand of these are
 /// there at any time, so the rest is made when it is needed.
 async fn hold(fleet: &Fleet, held: &Held) -> Answer<Response> {
-    let Held { me, actor, wait, .. } = held;
+    let Held { me, wait, .. } = held;
     let session = held.session;
     let jitter_ms = rand::random_range(0..=fleet.limits.hold_ms / 4);
     // Over just before the certificate is: then it ends as any wait does, and nobody was refused.
@@ -370,8 +371,7 @@ async fn hold(fleet: &Fleet, held: &Held) -> Answer<Response> {
         tokio::pin!(rung);
         rung.as_mut().enable();
         if !session::known(fleet, me, session) {
-            let entry = Box::pin(session::check(fleet, me, actor, session)).await?;
-            session::takes_tasks(&entry)?;
+            Box::pin(opened_again(fleet, held)).await?;
         }
         if wait.take_work()
             && let Some(answer) = Box::pin(work_for(fleet, me, session)).await?
@@ -396,6 +396,12 @@ async fn hold(fleet: &Fleet, held: &Held) -> Answer<Response> {
             return Ok(StatusCode::NO_CONTENT.into_response());
         }
     }
+}
+
+/// Somebody may have opened another session since, or this process has never heard of it.
+async fn opened_again(fleet: &Fleet, held: &Held) -> Answer<()> {
+    let actor = Actor::node(held.me.node_id, correlation_id()).at(held.address);
+    session::takes_tasks(&session::check(fleet, &held.me, &actor, held.session).await?)
 }
 
 /// What there is for this node and session right now.
@@ -424,7 +430,7 @@ async fn get_ping(Me(me): Me) -> Json<PingAnswer> {
     Json(PingAnswer {
         node_id: me.node_id,
         epoch: me.epoch,
-        serial: me.serial,
+        serial: me.serial.to_string(),
         not_after: me.not_after,
     })
 }

@@ -49,7 +49,7 @@ pub enum Subject {
     /// A person, by whatever has opened something in this process: many tokens are no more than one.
     User(UserId, Ask),
     /// The serial of a certificate of ours: each has a bucket, so that a stolen one starves nobody but itself.
-    Certificate(String),
+    Certificate(Arc<str>),
     /// One who has shown nothing yet. An IPv6 customer has a whole /64.
     Address(IpAddr),
     /// The same address at one of the doors for those who want to sign in.

@@ -1,5 +1,7 @@
 //! A certificate as the rest of the platform looks at it: whose it is, which one it is, how long it lives.
 
+use std::sync::Arc;
+
 use data_encoding::HEXLOWER;
 use model::time::Timestamp;
 use rustls::pki_types::CertificateDer;
@@ -11,7 +13,7 @@ use crate::spiffe::Spiffe;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerCertificate {
     /// Lower-case hex, whole bytes, no leading zero byte: the one text of a serial everywhere.
-    pub serial: String,
+    pub serial: Arc<str>,
     pub not_before: Timestamp,
     pub not_after: Timestamp,
     /// The name, if there is exactly one URI and it is a name of ours.
@@ -37,7 +39,9 @@ impl PeerCertificate {
             .next()
             .and_then(|name| name.as_str().ok());
         Ok(Self {
-            serial: HEXLOWER.encode(&certificate.tbs_certificate.serial.to_bytes_be()),
+            serial: HEXLOWER
+                .encode(&certificate.tbs_certificate.serial.to_bytes_be())
+                .into(),
             not_before: Timestamp::from_millis(validity.not_before.timestamp() * 1000),
             not_after: Timestamp::from_millis(validity.not_after.timestamp() * 1000),
             spiffe: only_name(&certificate),
