@@ -41,7 +41,7 @@ pub const UNSEALED: &str = unsealed!(
     "id, at, actor_kind, actor_id, address, action, target_kind, target_id, outcome, code, correlation_id, details_text",
     " order by at, id limit $3"
 );
-const COUNT: &str = unsealed!("count(*), min(at)", "");
+pub const COUNT: &str = unsealed!("count(*), min(at)", "");
 
 /// Where the next slice begins. To be asked last: if rows have come in between meanwhile, it is before the end of what
 /// was looked at, and never behind it.

@@ -221,6 +221,11 @@ async fn a_late_row_is_found_between_many_by_looks_that_are_each_small() {
                 "'1970-01-01', gen_random_uuid()",
             ),
             (
+                audit::slice::COUNT,
+                "timestamptz, uuid",
+                "'1970-01-01', gen_random_uuid()",
+            ),
+            (
                 audit::slice::UNSEALED,
                 "timestamptz, uuid, bigint",
                 "'1970-01-01', gen_random_uuid(), 500",
