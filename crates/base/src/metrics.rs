@@ -37,7 +37,7 @@ metrics! {
     HTTP_RATE_LIMITED "gpuaas_http_rate_limited_total" Counter "Requests refused for coming too often, by kind of subject."
     HTTP_STREAMS_ENDED "gpuaas_http_streams_ended_total" Counter "Streams of events that were ended from this side, by code."
     AUTH_FAILURES "gpuaas_auth_failures_total" Counter "Requests refused for their credentials, by code."
-    AUDIT_UNSEALED_SECONDS "gpuaas_audit_unsealed_age_seconds" Gauge "Age of the oldest audit row when it was last added to the chain; 0 when there was none."
+    AUDIT_UNSEALED_SECONDS "gpuaas_audit_unsealed_age_seconds" Gauge "Age of the oldest audit row that is known to wait for its place in the chain, or was just added to it; 0 when there is none."
     AUDIT_SEALED "gpuaas_audit_sealed_total" Counter "Audit rows added to the chain by this process."
     AUDIT_SUPPRESSED "gpuaas_audit_suppressed_total" Counter "Refusals that were repeated too often to be written down, by action and code."
     DATABASE_USES "gpuaas_database_uses_total" Counter "Times this process took a connection to the database to use it."

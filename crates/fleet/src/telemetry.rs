@@ -6,6 +6,7 @@ use base::tx::Actor;
 use model::api::GuestTelemetry;
 use model::signal::Code;
 use model::telemetry::{GuestNumbers, MAX_SAMPLES, TelemetryRequest};
+use model::time::Timestamp;
 use sqlx::PgPool;
 use sqlx::types::Json;
 use time::OffsetDateTime;
@@ -14,6 +15,10 @@ use uuid::Uuid;
 use crate::Fleet;
 use crate::identity::NodeCaller;
 use crate::metrics::ALARMS;
+
+/// Nobody is shown them any more; some days leave time to look into something.
+pub(crate) const KEEP_S: i64 = 7 * 86_400;
+const FORGET_AT_ONCE: i64 = 1000;
 
 pub async fn land(fleet: &Fleet, caller: &NodeCaller, actor: &Actor, request: TelemetryRequest) -> Answer<()> {
     if request.samples.len() > MAX_SAMPLES {
@@ -66,6 +71,22 @@ pub async fn of_allocations(pool: &PgPool, allocations: &[Uuid]) -> sqlx::Result
         .bind(allocations)
         .fetch_all(pool)
         .await
+}
+
+/// Removes some of what guests said last before `before`, of those that are gone. One pass reads the table as a whole:
+/// it is as long as the fleet is wide, and an index on a time that changes with every sample would cost more.
+pub async fn forget(pool: &PgPool, before: Timestamp) -> sqlx::Result<u64> {
+    let gone = sqlx::query(
+        "delete from guest_telemetry where allocation_id in (
+             select allocation_id from guest_telemetry g
+             where at < $1 and not exists (select from lease where allocation_id = g.allocation_id and ended_at is null)
+             limit $2 for update skip locked)",
+    )
+    .bind(OffsetDateTime::from(before))
+    .bind(FORGET_AT_ONCE)
+    .execute(pool)
+    .await?;
+    Ok(gone.rows_affected())
 }
 
 /// None where another release wrote another shape.

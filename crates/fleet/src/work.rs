@@ -20,7 +20,7 @@ use crate::node::state;
 use crate::node::store::{self as nodes, ProbeRule};
 use crate::slot::store as slots;
 use crate::task::{self, claim, enqueue_probe, retention, store as tasks};
-use crate::{image, trust};
+use crate::{image, telemetry, trust};
 
 /// Between two looks at a busy queue.
 const LOOK_PAUSE: Duration = Duration::from_millis(2);
@@ -178,11 +178,15 @@ pub async fn overdue_tasks(fleet: &Fleet) -> sqlx::Result<()> {
 
 async fn retention_loop(fleet: Fleet) {
     while fleet.running(tokio::time::sleep(Duration::from_secs(60))).await {
-        let before = fleet.app.clock.now().plus_s(-fleet.limits.probe_keep_s);
-        match retention::forget_looks(fleet.app.db.bookkeeping(), before).await {
-            Ok(0) => {}
-            Ok(gone) => tracing::info!(gone, "old probes were forgotten"),
-            Err(error) => tracing::warn!(%error, "old probes were not forgotten"),
+        let (pool, now) = (fleet.app.db.bookkeeping(), fleet.app.clock.now());
+        let looks = retention::forget_looks(pool, now.plus_s(-fleet.limits.probe_keep_s)).await;
+        let guests = telemetry::forget(pool, now.plus_s(-telemetry::KEEP_S)).await;
+        for (what, gone) in [("probes", looks), ("numbers of guests", guests)] {
+            match gone {
+                Ok(0) => {}
+                Ok(gone) => tracing::info!(gone, what, "old ones were forgotten"),
+                Err(error) => tracing::warn!(%error, what, "old ones were not forgotten"),
+            }
         }
     }
 }

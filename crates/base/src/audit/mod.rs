@@ -10,10 +10,11 @@ use uuid::Uuid;
 
 mod list;
 mod seal;
+pub mod slice;
 mod verify;
 
 pub use list::{AuditFilter, list};
-pub use seal::{seal_all, sealer};
+pub use seal::{Sealer, seal_all, sealer};
 pub use verify::{Head, verify};
 
 /// A row as the seal covers it.

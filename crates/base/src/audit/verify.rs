@@ -6,10 +6,9 @@ use std::str::FromStr;
 
 use model::api::{AuditBreak, AuditVerdict};
 use model::digest::Sha256;
-use sqlx::{FromRow, PgConnection, Row};
-use time::OffsetDateTime;
+use sqlx::{FromRow, PgConnection};
 
-use super::{AuditRow, GENESIS, chain};
+use super::{AuditRow, GENESIS, chain, slice};
 use crate::db::Db;
 use crate::http::ApiError;
 
@@ -67,16 +66,11 @@ pub async fn verify(db: &Db, known: Option<&Head>) -> sqlx::Result<AuditVerdict>
     if broken.is_none() {
         broken = walk.compare_ends(&mut tx).await?;
     }
-    let unsealed = sqlx::query(
-        "select count(*), min(at) from audit a where not exists (select from audit_seal s where s.audit_id = a.id)",
-    )
-    .fetch_one(&mut *tx)
-    .await?;
-    let oldest: Option<OffsetDateTime> = unsealed.try_get(1)?;
+    let (unsealed, oldest) = slice::count(&mut tx).await?;
     let now = db.clock().now();
     Ok(AuditVerdict {
         sealed: walk.pos,
-        unsealed: unsealed.try_get(0)?,
+        unsealed,
         oldest_unsealed_ms: oldest.map(|at| now.since_ms(at.into()).max(0)),
         head: walk.head().map(|head| head.to_string()),
         broken,

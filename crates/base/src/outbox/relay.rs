@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use ::metrics::{counter, gauge};
 use time::OffsetDateTime;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::db::{Db, Lock};
@@ -18,12 +19,22 @@ const BATCH: i64 = 500;
 const GATHER: Duration = Duration::from_millis(10);
 /// `Last-Event-ID` resumes within a day; a week leaves time to look into something.
 const KEEP: time::Duration = time::Duration::days(7);
-const PRUNE_EVERY: u32 = 3600;
+/// Old events go in batches between two stamps, so that no event waits for more than one of them.
+const PRUNE_EVERY: Duration = Duration::from_secs(60);
+/// Events of one batch, along their numbers, which are in an index. The count stands in the text because the planner
+/// must know it. Never the newest: the next sequence number counts on from it.
+pub const PRUNE: &str = "delete from outbox where seq = any(array(
+    select seq from (select seq, created_at from outbox where seq < (select max(seq) from outbox) order by seq limit 1000) o
+    where created_at < $1))";
+/// A batch with as many is followed by the next one soon: among the first in number there may be some that are not
+/// old, since clocks differ.
+const MORE: u64 = 500;
+const PRUNE_ON: Duration = Duration::from_secs(1);
 
 /// Runs until `stop` fires.
 pub async fn relay(db: Db, stop: CancellationToken) {
     let mut bell = db.wake().subscribe(Topic::Outbox);
-    let mut round = 0u32;
+    let mut prune_at = Instant::now();
     loop {
         let gather = match stamp_all(&db).await {
             Ok(0) => Duration::ZERO,
@@ -36,12 +47,17 @@ pub async fn relay(db: Db, stop: CancellationToken) {
                 SWEEP
             }
         };
-        if round.is_multiple_of(PRUNE_EVERY)
-            && let Err(error) = prune(&db).await
-        {
-            tracing::warn!(%error, "old events cannot be removed; trying again");
+        if Instant::now() >= prune_at {
+            let pause = match prune(&db).await {
+                Ok(MORE..) => PRUNE_ON,
+                Ok(_) => PRUNE_EVERY,
+                Err(error) => {
+                    tracing::warn!(%error, "old events cannot be removed; trying again");
+                    PRUNE_EVERY
+                }
+            };
+            prune_at = Instant::now() + pause;
         }
-        round = round.wrapping_add(1);
         let due = async {
             tokio::time::sleep(gather).await;
             bell.look_again(SWEEP).await;
@@ -95,12 +111,9 @@ async fn stamp(db: &Db) -> sqlx::Result<u64> {
     Ok(waited.len() as u64)
 }
 
-/// Removes old events, never the newest: the next sequence number counts on from it.
+/// Removes a batch of old events. Returns how many.
 pub async fn prune(db: &Db) -> sqlx::Result<u64> {
     let before = OffsetDateTime::from(db.clock().now()) - KEEP;
-    let done = sqlx::query("delete from outbox where created_at < $1 and seq < (select max(seq) from outbox)")
-        .bind(before)
-        .execute(db.bookkeeping())
-        .await?;
+    let done = sqlx::query(PRUNE).bind(before).execute(db.bookkeeping()).await?;
     Ok(done.rows_affected())
 }

@@ -1,12 +1,14 @@
 //! The audit chain against somebody who holds the database's superuser.
 
-use base::audit::{self, AuditFilter, Head};
-use base::testing::TestDb;
+use base::audit::{self, AuditFilter, Head, Sealer};
+use base::db::Lock;
+use base::testing::{TestDb, eventually};
 use base::{Actor, Clock, Db, Target};
 use model::api::AuditVerdict;
 use model::signal::Code;
 use model::time::Timestamp;
-use sqlx::{AssertSqlSafe, Connection, PgConnection};
+use sqlx::{AssertSqlSafe, Connection, PgConnection, Row};
+use tokio_util::sync::CancellationToken;
 
 async fn write(db: &Db, n: usize) {
     for i in 0..n {
@@ -139,6 +141,156 @@ async fn rows_committed_late_are_sealed_too_and_two_sealers_make_one_chain() {
     audit::seal_all(&one).await.expect("seals the rest");
     let seen = verdict(&one, None).await;
     assert_eq!((seen.sealed, seen.unsealed, seen.broken), (704, 0, None));
+}
+
+async fn until_sealed(db: &Db, n: i64) {
+    eventually("rows are sealed", || async {
+        let seen = verdict(db, None).await;
+        if seen.sealed == n { Ok(()) } else { Err(seen) }
+    })
+    .await
+}
+
+/// A row that cannot be sealed stands for a look that takes too long.
+const POISON: &str = "create function no() returns trigger language plpgsql as
+        $$ begin raise 'canceling statement due to statement timeout' using errcode = '57014'; end $$;
+    create trigger no before insert on audit_seal for each row
+        when (new.audit_id = '00000000-0000-4000-8000-000000000001') execute function no();
+    insert into audit (id, at, actor_kind, actor_id, action, target_kind, target_id, outcome, correlation_id)
+        values ('00000000-0000-4000-8000-000000000001', now() - interval '1 day', 'system', 'x', 'x.y', 'thing', 'old', 'ok',
+                gen_random_uuid());";
+
+const NONE_AT_ALL: &str = "create trigger never before insert on audit_seal for each row execute function no();
+    update audit_head set pos = pos";
+
+#[tokio::test]
+async fn old_rows_that_cannot_be_sealed_hold_up_no_new_ones_and_their_age_is_told() {
+    let test = TestDb::new().await;
+    let db = test.db();
+    tamper(&test, POISON).await;
+    write(&db, 3).await;
+    let stop = CancellationToken::new();
+    let running = tokio::spawn(audit::sealer(db.clone(), stop.clone()));
+    until_sealed(&db, 3).await;
+    write(&db, 2).await;
+    until_sealed(&db, 5).await;
+    stop.cancel();
+    running.await.expect("stops");
+    let mut sealer = Sealer::default();
+    for _ in 0..2 {
+        let age = sealer.pass(&db).await.expect("known");
+        assert!((86_400.0..87_000.0).contains(&age), "{age}");
+    }
+    tamper(&test, NONE_AT_ALL).await;
+    write(&db, 1).await;
+    let age = Sealer::default().pass(&db).await.expect("known");
+    assert!(age > 86_400.0, "also by one who knows nothing yet: {age}");
+    tamper(&test, "drop function no cascade; update audit_head set pos = pos").await;
+    sealer.pass(&db).await;
+    assert_eq!(sealer.pass(&db).await, Some(0.0));
+    assert_eq!(verdict(&db, None).await.sealed, 7);
+}
+
+/// Sealed rows of some days.
+const MANY: &str = "insert into audit (id, at, actor_kind, actor_id, action, target_kind, target_id, outcome, correlation_id)
+        select gen_random_uuid(), now() - n * interval '10 seconds', 'system', n % 50, 'x.y', 'thing', n, 'ok', gen_random_uuid()
+        from generate_series(100, 40000) n;
+    insert into audit_seal (pos, audit_id, hash) select row_number() over (order by at), id, sha256('') from audit;
+    insert into audit_head (pos, hash) select count(*), sha256('') from audit_seal;";
+
+/// Between the slices of many sealed rows.
+const LATE: &str =
+    "insert into audit (id, at, actor_kind, actor_id, action, target_kind, target_id, outcome, correlation_id)
+    select gen_random_uuid(), now() - n * interval '1 day', 'system', 'x', 'x.y', 'thing', n, 'ok', gen_random_uuid()
+    from generate_series(1, 5) n";
+
+#[tokio::test]
+async fn a_late_row_is_found_between_many_by_looks_that_are_each_small() {
+    let clock = Clock::fixed(Clock::real().now());
+    let test = TestDb::with_clock(clock.clone()).await;
+    let db = test.db();
+    tamper(&test, MANY).await;
+    tamper(&test, LATE).await;
+    let mut conn = PgConnection::connect_with(&test.superuser()).await.expect("connects");
+    sqlx::raw_sql("analyze").execute(&mut conn).await.expect("analyzes");
+    for mode in ["force_custom_plan", "force_generic_plan"] {
+        for (sql, types, of) in [
+            (
+                audit::slice::EDGE,
+                "timestamptz, uuid",
+                "'1970-01-01', gen_random_uuid()",
+            ),
+            (
+                audit::slice::COUNT,
+                "timestamptz, uuid",
+                "'1970-01-01', gen_random_uuid()",
+            ),
+            (
+                audit::slice::UNSEALED,
+                "timestamptz, uuid, bigint",
+                "'1970-01-01', gen_random_uuid(), 500",
+            ),
+        ] {
+            let sql = format!(
+                "set plan_cache_mode = {mode}; deallocate all; prepare one ({types}) as {sql};
+                 explain (analyze, costs off, timing off) execute one({of})"
+            );
+            let lines = sqlx::raw_sql(AssertSqlSafe(sql)).fetch_all(&mut conn).await;
+            let lines: Vec<String> = lines.expect("a plan").iter().map(|row| row.get(0)).collect();
+            let plan = lines.join("\n");
+            let read = lines.iter().find(|line| line.contains("using audit_by_time"));
+            assert!(
+                read.is_some_and(|line| line.contains("rows=5000")) && !plan.contains("Seq Scan"),
+                "{mode}: {plan}"
+            );
+        }
+    }
+    assert_eq!(verdict(&db, None).await.unsealed, 5);
+    let mut sealer = Sealer::default();
+    for _ in 0..2 {
+        sealer.pass(&db).await.expect("known");
+    }
+    assert_eq!(verdict(&db, None).await.unsealed, 0, "found by the walk of the start");
+    tamper(&test, LATE).await;
+    sealer.pass(&db).await;
+    assert_eq!(
+        verdict(&db, None).await.unsealed,
+        5,
+        "nobody looks at all of it all the time"
+    );
+    clock.advance(3_600_000);
+    for _ in 0..2 {
+        sealer.pass(&db).await.expect("known");
+    }
+    assert_eq!(
+        verdict(&db, None).await.unsealed,
+        0,
+        "found by the walk of the next hour"
+    );
+}
+
+#[tokio::test]
+async fn whoever_stands_by_tells_the_age_of_what_another_does_not_seal() {
+    let clock = Clock::fixed(Clock::real().now());
+    let test = TestDb::with_clock(clock.clone()).await;
+    let db = test.db();
+    let mut other = test.db().bookkeeping().begin().await.expect("begins");
+    sqlx::query("select pg_advisory_xact_lock($1)")
+        .bind(Lock::AuditSealer.key())
+        .execute(&mut *other)
+        .await
+        .expect("locked");
+    let mut sealer = Sealer::default();
+    assert_eq!(sealer.pass(&db).await, Some(0.0));
+    write(&db, 2).await;
+    clock.advance(60_000);
+    assert_eq!(sealer.pass(&db).await, Some(60.0));
+    clock.advance(3_600_000);
+    assert_eq!(sealer.pass(&db).await, Some(3660.0), "also when it is recent no longer");
+    other.rollback().await.expect("ends");
+    sealer.pass(&db).await;
+    assert_eq!(sealer.pass(&db).await, Some(0.0));
+    assert_eq!(verdict(&db, None).await.sealed, 2);
 }
 
 #[tokio::test]

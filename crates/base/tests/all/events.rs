@@ -5,7 +5,7 @@ use base::testing::{PATIENCE, TestDb, eventually};
 use base::{Actor, Clock, Db, Target};
 use model::time::Timestamp;
 use serde_json::json;
-use sqlx::Connection;
+use sqlx::{AssertSqlSafe, Connection, PgConnection, Row};
 use tokio_util::sync::CancellationToken;
 
 async fn emit(db: &Db, subject: &str, n: i64) {
@@ -99,6 +99,60 @@ async fn old_events_go_and_numbers_are_never_given_twice() {
     outbox::stamp_all(&db).await.expect("stamps");
     let events = outbox::events_after(&db, 0, 10).await.expect("reads");
     assert_eq!(events.iter().map(|event| event.seq).collect::<Vec<_>>(), [3, 4]);
+}
+
+/// Some thousand events, a few minutes apart; the younger half is within a week.
+const MANY: &str = "insert into outbox (id, seq, kind, subject_kind, subject_id, data, correlation_id, created_at)
+        select gen_random_uuid(), 6001 - n, 'test.happened', 'thing', n % 100, '{}', gen_random_uuid(),
+            now() - interval '7 days' - (n - 3500.5) * interval '1 minute'
+        from generate_series(1, 6000) n;
+    analyze outbox";
+
+#[tokio::test]
+async fn old_events_go_in_batches_along_their_numbers() {
+    let test = TestDb::new().await;
+    let db = test.db();
+    let mut conn = PgConnection::connect_with(&test.superuser()).await.expect("connects");
+    sqlx::raw_sql(MANY).execute(&mut conn).await.expect("fills");
+    for mode in ["force_custom_plan", "force_generic_plan"] {
+        let sql = format!(
+            "set plan_cache_mode = {mode}; deallocate all; prepare prune (timestamptz) as {};
+             explain execute prune(now())",
+            outbox::PRUNE
+        );
+        let lines = sqlx::raw_sql(AssertSqlSafe(sql)).fetch_all(&mut conn).await;
+        let lines: Vec<String> = lines.expect("a plan").iter().map(|row| row.get(0)).collect();
+        let plan = lines.join("\n");
+        assert!(
+            plan.contains("Index Scan using outbox_seq_key") && !plan.contains("Seq Scan"),
+            "{mode}: {plan}"
+        );
+    }
+    for left in [1000, 1000, 500, 0] {
+        assert_eq!(outbox::prune(&db).await.expect("prunes"), left);
+    }
+    let rest = outbox::events_after(&db, 0, 1).await.expect("reads");
+    assert_eq!(rest[0].seq, 2501, "the younger ones stay");
+    assert_eq!(outbox::last_seq(&db).await.expect("reads"), 6000);
+}
+
+#[tokio::test]
+async fn the_relay_goes_on_removing_while_there_are_old_events() {
+    let test = TestDb::new().await;
+    let db = test.db();
+    let mut conn = PgConnection::connect_with(&test.superuser()).await.expect("connects");
+    sqlx::raw_sql(MANY).execute(&mut conn).await.expect("fills");
+    let stop = CancellationToken::new();
+    let running = tokio::spawn(outbox::relay(db.clone(), stop.clone()));
+    eventually("old events are gone", || async {
+        match outbox::events_after(&db, 0, 1).await.expect("reads")[0].seq {
+            2501 => Ok(()),
+            seq => Err(seq),
+        }
+    })
+    .await;
+    stop.cancel();
+    running.await.expect("stops");
 }
 
 /// An event whose number was drawn, and whose transaction is still open.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use agent::telemetry::{Book, Limits, serve};
 use dev::children::{Program, spawn};
+use fleet::telemetry;
 use model::digest::Sha256;
 use model::id::AllocationId;
 use model::telemetry::{GuestNumbers, GuestSample, PATH, Registered, TelemetryRequest};
@@ -53,9 +54,19 @@ async fn a_node_speaks_for_its_own_guests_only() {
     };
     was_refused(&puppet.post("telemetry", &mixed).await, Code::TelemetryRefused);
     assert_eq!(slot(&town, id).await.telemetry, Some(shown));
+    let (pool, later) = (fleet.app.db.bookkeeping(), fleet.app.clock.now().plus_s(60));
+    let forget = async |before| telemetry::forget(pool, before).await.expect("a pass");
+    assert_eq!(
+        forget(later).await,
+        0,
+        "a guest that is there is not forgotten, however long it is silent"
+    );
     // Once the slot is given back there is nobody to show it to.
+    let told_at = slot(&town, id).await.telemetry.expect("shown").at;
     renter.gives_back().await;
     assert_eq!(slot(&town, id).await.telemetry, None);
+    assert_eq!(forget(told_at).await, 0, "too young");
+    assert_eq!(forget(later).await, 1);
     town.end().await;
 }
 
