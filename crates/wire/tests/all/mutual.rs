@@ -127,7 +127,7 @@ async fn a_listener_renews_its_certificate_without_a_restart() {
     assert_eq!(after, expected);
 }
 
-async fn presented(site: &Site, ca: &Ca) -> String {
+async fn presented(site: &Site, ca: &Ca) -> Arc<str> {
     let tls = client_config(None, std::slice::from_ref(&ca.der)).expect("client");
     let tcp = TcpStream::connect(site.addr).await.expect("tcp");
     let name = ServerName::try_from("localhost").expect("name");

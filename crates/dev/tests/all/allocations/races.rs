@@ -1,7 +1,5 @@
 //! What happens between a look and an act: somebody extends, asks again, or asks a hundred times at once.
 
-use std::time::Duration;
-
 use allocation::allocation::usage;
 use dev::api::Refused;
 use model::api::{ProjectCreate, ProjectTokenCreate, ProjectView, TokenCreated};
@@ -49,18 +47,28 @@ async fn what_is_extended_in_its_last_moment_stays() {
     )
     .await;
     ends(&mut extending, "1 h").await;
-    eventually("somebody wants to release it", async || {
-        let waiting: i64 = sqlx::query_scalar(
-            "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()",
+    let reader = market.town.platform.apps[0].db.read();
+    let releasing = eventually("somebody wants to release it", async || {
+        let waiting: Option<i32> = sqlx::query_scalar(
+            "select pid from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()",
         )
-        .fetch_one(market.town.platform.apps[0].db.read())
+        .fetch_optional(reader)
         .await
-        .expect("a count");
-        (waiting > 0).then_some(()).ok_or("nobody waits for its row")
+        .expect("an answer");
+        waiting.ok_or("nobody waits for its row")
     })
     .await;
     extending.commit().await.expect("extended");
-    tokio::time::sleep(Duration::from_secs(3)).await;
+    eventually("that is over", async || {
+        let under_way: bool =
+            sqlx::query_scalar("select exists (select from pg_stat_activity where pid = $1 and state <> 'idle')")
+                .bind(releasing)
+                .fetch_one(reader)
+                .await
+                .expect("an answer");
+        (!under_way).then_some(()).ok_or("still at it")
+    })
+    .await;
     assert_eq!(market.shows(made.id).await.state, AllocationState::Active);
     market.close().await;
 }
@@ -141,10 +149,18 @@ async fn what_was_used_until_the_release_can_be_proved_after_it() {
     let made = market.rents("one").await;
     market.until(made.id, AllocationState::Active).await;
     let market = market.unplug().await;
-    // Whole seconds are charged.
-    tokio::time::sleep(Duration::from_secs(2)).await;
-    market.verb(made.id, "release").await;
     let pool = market.town.platform.apps[0].db.bookkeeping();
+    eventually("a whole second, which is what is charged", async || {
+        let over: bool =
+            sqlx::query_scalar("select now() > lower(span) + interval '1 s' from usage_span where allocation_id = $1")
+                .bind(made.id.uuid())
+                .fetch_one(pool)
+                .await
+                .expect("a span");
+        over.then_some(()).ok_or("not yet")
+    })
+    .await;
+    market.verb(made.id, "release").await;
     let proven = async || -> bool {
         sqlx::query_scalar("select proven_until = upper(span) from usage_span where allocation_id = $1")
             .bind(made.id.uuid())
@@ -174,23 +190,24 @@ async fn a_refused_release_is_asked_for_with_pauses_and_says_why_it_waits() {
     let narrowed = format!("allowed_task_types = [\"diag.health_probe\"]\n{text}");
     std::fs::write(&policy, narrowed).expect("narrowed");
     market.verb(made.id, "release").await;
-    let asked = async || -> i64 {
-        sqlx::query_scalar("select count(*) from task where task_type = 'allocation.deprovision_user'")
-            .fetch_one(market.town.platform.apps[0].db.read())
-            .await
-            .expect("a count")
-    };
     eventually("it says what it waits for", async || {
         let conditions = market.shows(made.id).await.conditions;
         let waits = conditions.iter().any(|one| one.verb.contains("force-release"));
-        (waits && asked().await > 0)
-            .then_some(())
-            .ok_or(format!("{conditions:?}"))
+        waits.then_some(()).ok_or(format!("{conditions:?}"))
     })
     .await;
-    tokio::time::sleep(Duration::from_secs(5)).await;
-    let count = asked().await;
-    assert!(count <= 4, "{count} times within seconds");
+    let pause = eventually("it is asked again", async || {
+        let pause: Option<f64> = sqlx::query_scalar(
+            "select extract(epoch from t.created_at - lag(t.ended_at) over (order by t.created_at))::float8
+             from task t where task_type = 'allocation.deprovision_user' order by t.created_at offset 1 limit 1",
+        )
+        .fetch_optional(market.town.platform.apps[0].db.read())
+        .await
+        .expect("an answer");
+        pause.ok_or("once only")
+    })
+    .await;
+    assert!(pause > 3.0, "{pause} s after it was refused");
     std::fs::write(&policy, text).expect("as before");
     market.until(made.id, AllocationState::Released).await;
     market.close().await;
