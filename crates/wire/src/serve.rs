@@ -312,7 +312,10 @@ where
     Box::pin(http.serve_connection(TokioIo::new(Linger::new(io)), peered))
 }
 
-/// Not an `async fn`: that would keep room for everything twice, once as it came and once as it is used.
+#[expect(
+    clippy::manual_async_fn,
+    reason = "an async fn keeps room for everything twice, once as it came and once as it is used"
+)]
 fn until_over(
     mut requests: Pin<Box<dyn Requests>>,
     end: End,

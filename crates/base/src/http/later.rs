@@ -37,13 +37,17 @@ pub fn later(work: impl Future<Output = Response> + Send + 'static) -> Response 
 
 /// The answer itself, waited for if need be. What was put around the first one is around it, too. While it waits, it keeps
 /// the work and those headers, and nothing else.
+#[expect(
+    clippy::manual_async_fn,
+    reason = "an async fn keeps room for everything twice, once as it came and once as it is used"
+)]
 pub fn settle<E>(
     first: impl Future<Output = Result<Response, E>> + Unpin,
 ) -> impl Future<Output = Result<Response, E>> {
     async move {
-        let (work, headers) = match held(first.await?) {
-            Ok(held) => held,
-            Err(answer) => return Ok(answer),
+        let (work, headers) = match First::of(first.await?) {
+            First::Held(work, headers) => (work, headers),
+            First::Whole(answer) => return Ok(answer),
         };
         let mut answer = work.await;
         answer.headers_mut().extend(headers);
@@ -53,17 +57,22 @@ pub fn settle<E>(
 
 type Headers = Box<[(Option<HeaderName>, HeaderValue)]>;
 
-/// What is left of a first answer; or the answer, if it was that.
-fn held(mut first: Response) -> Result<(Work, Headers), Response> {
-    let Some(Later(work)) = first.extensions_mut().remove() else {
-        return Err(first);
-    };
-    let Some(work) = work.lock().unwrap_or_else(PoisonError::into_inner).take() else {
-        return Err(first);
-    };
-    // A map has room to grow that nobody needs while it is held.
-    let headers = std::mem::take(first.headers_mut()).into_iter().collect();
-    Ok((work, headers))
+/// What a handler has given.
+enum First {
+    /// The work that is left, and what was put around it.
+    Held(Work, Headers),
+    Whole(Response),
+}
+
+impl First {
+    fn of(mut first: Response) -> Self {
+        let work = first.extensions_mut().remove::<Later>();
+        let work = work.and_then(|Later(work)| work.lock().unwrap_or_else(PoisonError::into_inner).take());
+        let Some(work) = work else { return Self::Whole(first) };
+        // A map has room to grow that nobody needs while it is held.
+        let headers = std::mem::take(first.headers_mut()).into_iter().collect();
+        Self::Held(work, headers)
+    }
 }
 
 #[cfg(test)]
