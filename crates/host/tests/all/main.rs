@@ -14,6 +14,7 @@ mod known;
 mod leases;
 mod loops;
 mod pretend;
+mod rom;
 mod slices;
 mod sysfs;
 mod tree;

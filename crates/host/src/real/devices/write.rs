@@ -46,7 +46,7 @@ impl Devices {
     pub(super) fn write(&self, path: &str, text: &str) -> Result<()> {
         match self.written(path, text)? {
             None => Ok(()),
-            Some(words) => Err(std::io::Error::other(words)).doing(|| format!("write {text} to {path}")),
+            Some(words) => Err(std::io::Error::other(words)).doing(|| format!("write {} to {path}", text.trim_end())),
         }
     }
 
