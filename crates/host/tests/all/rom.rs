@@ -4,6 +4,7 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use host::pretend::{Profile, tree};
 use host::real::{self, KernelWriter};
@@ -38,7 +39,7 @@ impl Particular {
 }
 
 impl KernelWriter for Particular {
-    fn write(&self, path: &Path, text: &str) -> Result<Option<String>> {
+    fn write(&self, path: &Path, text: &str, limit: Duration) -> Result<Option<String>> {
         let home = path.parent().expect("a directory");
         match path.file_name().and_then(|name| name.to_str()) {
             Some("rom") => {
@@ -50,9 +51,9 @@ impl KernelWriter for Particular {
             Some("control") => {
                 let state = if self.wakes && text == "on" { "D0\n" } else { "D3hot\n" };
                 fs::write(home.with_file_name("power_state"), state).expect("write");
-                self.kernel.write(path, text)
+                self.kernel.write(path, text, limit)
             }
-            _ => self.kernel.write(path, text),
+            _ => self.kernel.write(path, text, limit),
         }
     }
 }
