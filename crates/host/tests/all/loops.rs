@@ -100,6 +100,21 @@ esac
         fs::set_permissions(self.root.join("usr/sbin/nvme"), fs::Permissions::from_mode(0o755)).expect("to be run");
     }
 
+    /// As the kernel shows one that could have several controllers: below their subsystem. It has the third.
+    pub(crate) fn hang_on_subsystem(&self) {
+        let class = self.root.join("sys/class");
+        let (subsystem, controller) = (class.join("nvme-subsystem/nvme-subsys9"), class.join("nvme/nvme3"));
+        fs::rename(class.join("nvme/nvme9"), &controller).expect("renamed");
+        fs::rename(controller.join("nvme9n1"), controller.join("nvme9c3n1")).expect("renamed");
+        fs::remove_dir(subsystem.join("nvme9")).expect("it was there");
+        symlink("../../nvme/nvme3", subsystem.join("nvme3")).expect("link");
+        fs::copy(controller.join("serial"), subsystem.join("serial")).expect("the same");
+        fs::write(controller.join("address"), "0000:17:00.0\n").expect("write");
+        let device = self.root.join("sys/block/nvme9n1/device");
+        fs::remove_file(&device).expect("it was there");
+        symlink("../../class/nvme-subsystem/nvme-subsys9", device).expect("link");
+    }
+
     pub(crate) fn told(&self) -> String {
         fs::read_to_string(self.root.join("told")).unwrap_or_default()
     }

@@ -43,11 +43,11 @@ struct Identity {
 impl Controller {
     /// None where somebody else may live there, or nobody can be asked.
     pub(super) fn alone(sys: &Sys, commands: Commands, dir: &str) -> Result<Option<Self>> {
-        let Some(name) = sys.link_name(&format!("{dir}/device"))? else {
+        let Some(Place { name, .. }) = Place::of(sys, dir)? else {
             return Ok(None);
         };
         let nsid = sys.optional(&format!("{dir}/nsid"))?.and_then(|nsid| nsid.parse().ok());
-        let Some(nsid) = nsid.filter(|_| is_controller(&name) && sys.has("usr/sbin/nvme")) else {
+        let Some(nsid) = nsid.filter(|_| sys.has("usr/sbin/nvme")) else {
             return Ok(None);
         };
         if !is_alone(sys, &name)? {
@@ -121,6 +121,45 @@ impl Controller {
     }
 }
 
+/// Where the kernel shows the one controller of a disk.
+pub(super) struct Place {
+    /// `nvme0`
+    pub(super) name: String,
+    pub(super) dir: String,
+}
+
+impl Place {
+    /// Of the disk whose directory this is. The kernel hangs a disk that could have several controllers on their
+    /// subsystem, however many there are; None unless there is one.
+    pub(super) fn of(sys: &Sys, disk: &str) -> Result<Option<Self>> {
+        let device = format!("{disk}/device");
+        let Some(name) = sys.link_name(&device)? else {
+            return Ok(None);
+        };
+        if is_controller(&name) {
+            return Ok(Some(Self { name, dir: device }));
+        }
+        if !name.starts_with("nvme-subsys") {
+            return Ok(None);
+        }
+        let mut members = sys.names(&device)?;
+        members.retain(|name| is_controller(name));
+        Ok(match <[String; 1]>::try_from(members) {
+            Ok([name]) => Some(Self {
+                dir: format!("{device}/{name}"),
+                name,
+            }),
+            Err(_) => None,
+        })
+    }
+}
+
+/// `nvme0n1`, or as a path of a disk that has a subsystem above it `nvme0c0n1`; the first number is then that of the
+/// subsystem, and may be another than the controller's.
+pub(super) fn is_namespace(name: &str) -> bool {
+    name.strip_prefix("nvme").is_some_and(|rest| rest.contains('n'))
+}
+
 /// `nvme0`, and not a subsystem or a path of one.
 fn is_controller(name: &str) -> bool {
     let number = name.strip_prefix("nvme").unwrap_or_default();
@@ -130,10 +169,7 @@ fn is_controller(name: &str) -> bool {
 /// One namespace on it, and no other controller in its subsystem.
 fn is_alone(sys: &Sys, controller: &str) -> Result<bool> {
     let own = sys.names(&format!("sys/class/nvme/{controller}"))?;
-    let namespaces = own
-        .iter()
-        .filter(|name| name.strip_prefix(controller).is_some_and(|rest| rest.contains('n')));
-    if namespaces.count() != 1 {
+    if own.iter().filter(|name| is_namespace(name)).count() != 1 {
         return Ok(false);
     }
     for subsystem in sys.names("sys/class/nvme-subsystem")? {
