@@ -15,6 +15,7 @@ mod leases;
 mod loops;
 mod pretend;
 mod rom;
+mod sanitize;
 mod slices;
 mod sysfs;
 mod tree;

@@ -18,6 +18,9 @@ const ASK_LIMIT: Duration = Duration::from_secs(30);
 /// A disk that erases every block by itself takes as long as it takes.
 const WIPE_LIMIT: Duration = Duration::from_secs(4 * 3600);
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Questions in a row that may go unanswered.
+const FORGIVEN: u32 = 4;
+const UNDER_WAY: u64 = 2;
 
 /// A controller all of which is ours.
 pub(super) struct Controller {
@@ -25,6 +28,7 @@ pub(super) struct Controller {
     device: String,
     nsid: u32,
     offers: Vec<WipeMethod>,
+    since: Instant,
     commands: Commands,
 }
 
@@ -70,6 +74,7 @@ impl Controller {
             device,
             nsid,
             offers,
+            since: Instant::now(),
             commands,
         }))
     }
@@ -102,22 +107,42 @@ impl Controller {
         Ok(rc)
     }
 
-    fn wait(&self) -> std::result::Result<(), String> {
-        let until = Instant::now() + WIPE_LIMIT;
-        while Instant::now() < until {
-            let args = ["sanitize-log", &self.device, "--output-format=json"];
-            let said = self
-                .commands
-                .ask(Program::Nvme, &args, ASK_LIMIT)
-                .map_err(|error| error.to_string())?;
-            match status(&said) {
-                Some(1 | 4) => return Ok(()),
-                Some(2) => park_timeout(LOOK_EVERY),
-                Some(other) => return Err(format!("the controller reports sanitize status {other}")),
-                None => return Err("the controller's sanitize log cannot be read".to_owned()),
-            }
+    /// A sanitize goes on whoever has begun it, over every restart; until it is done the disk takes nothing else.
+    pub(super) fn wait_for_earlier(&self) -> std::result::Result<(), String> {
+        let sanitizes = |method: &WipeMethod| matches!(method, WipeMethod::SanitizeCrypto | WipeMethod::SanitizeBlock);
+        if self.offers.iter().any(sanitizes) {
+            // One that says nothing of itself may still be written to, and that will show. Waited for once and not
+            // before each method anew.
+            self.settled(self.since + WIPE_LIMIT)?;
         }
-        Err("the controller still sanitizes".to_owned())
+        Ok(())
+    }
+
+    fn wait(&self) -> std::result::Result<(), String> {
+        match self.settled(Instant::now() + WIPE_LIMIT)? {
+            Some(1 | 4) => Ok(()),
+            Some(other) => Err(format!("the controller reports sanitize status {other}")),
+            None => Err("the controller's sanitize log cannot be read".to_owned()),
+        }
+    }
+
+    /// What it says of its last sanitize once none is under way; None if it says nothing again and again.
+    fn settled(&self, until: Instant) -> std::result::Result<Option<u64>, String> {
+        let mut silent = 0;
+        loop {
+            let args = ["sanitize-log", &self.device, "--output-format=json"];
+            let said = self.commands.ask(Program::Nvme, &args, ASK_LIMIT);
+            match said.ok().and_then(|said| status(&said)) {
+                Some(UNDER_WAY) => silent = 0,
+                // A controller that is busy with it may fail to answer now and then.
+                None if silent < FORGIVEN => silent += 1,
+                settled => return Ok(settled),
+            }
+            if Instant::now() >= until {
+                return Err("the controller still sanitizes".to_owned());
+            }
+            park_timeout(LOOK_EVERY);
+        }
     }
 }
 
