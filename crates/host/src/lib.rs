@@ -35,7 +35,7 @@ pub use leases::{Leases, Owner};
 pub use machines::{Machine, Machines, Part, Seen};
 pub use markers::{BLOCK_BYTES, Markers};
 pub use network::{Network, Plug, Port};
-pub use operations::{Entered, Operations};
+pub use operations::{Entered, Operations, Place};
 pub use readiness::{FabricManager, MODULES, NetworkState, REQUIRED_COMMANDS, Readiness, Ready};
 pub use slices::{Baseline, Slice, Slices, Wish};
 pub use users::{Resident, Tenant, Users};

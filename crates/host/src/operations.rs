@@ -24,6 +24,25 @@ impl Entered {
     }
 }
 
+/// For one more thread of an operation, which takes it there itself.
+pub struct Place(Box<dyn FnOnce() -> Entered + Send>);
+
+impl Place {
+    pub(crate) fn entered_by(enter: impl FnOnce() -> Entered + Send + 'static) -> Self {
+        Self(Box::new(enter))
+    }
+
+    /// Where nothing is kept together.
+    pub(crate) fn nowhere() -> Self {
+        Self::entered_by(Entered::nowhere)
+    }
+
+    /// From here on, whatever this thread starts is the place's.
+    pub fn enter(self) -> Entered {
+        (self.0)()
+    }
+}
+
 pub trait Operations: Send + Sync {
     /// Why what an operation starts cannot be kept together here, if so. Then it is only its process group that ends.
     fn hindrance(&self) -> Option<String>;
@@ -31,4 +50,8 @@ pub trait Operations: Send + Sync {
     /// From here on, whatever this thread starts is the operation's. What an earlier life left of it is dead first;
     /// fails if that does not die.
     fn enter(&self, op: OpId) -> Result<Entered>;
+
+    /// A place of its own in the operation that has this thread, for another thread that works for it: where several
+    /// work at once, what ends with a program of one is nothing that another has started.
+    fn place(&self, number: usize) -> Result<Place>;
 }

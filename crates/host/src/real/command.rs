@@ -465,6 +465,37 @@ mod tests {
     }
 
     #[test]
+    fn what_ends_in_one_place_of_an_operation_goes_on_in_another() {
+        let Some(operations) = operations() else { return };
+        let op = derive_op(AllocationId::new(), "a test", 1);
+        let entered = operations.enter(op).expect("entered");
+        let place = |number| operations.place(number).expect("a place");
+        let started = |program: &'static str| {
+            let mut command = program_at(program);
+            command.arg("1000").process_group(0).stdout(Stdio::null());
+            Running::start(command).expect("starts")
+        };
+        let (long, short) = (place(0), place(1));
+        std::thread::scope(|scope| {
+            let outer = scope.spawn(|| {
+                let _entered = long.enter();
+                let mut sleeps = started("/bin/sleep");
+                let ends = scope.spawn(|| {
+                    let _entered = short.enter();
+                    assert!(started("/bin/echo").end().is_ok());
+                });
+                ends.join().expect("it ended");
+                assert!(sleeps.child.try_wait().expect("a child").is_none(), "it goes on");
+                pidfd_open(Pid::from_child(&sleeps.child), PidfdFlags::empty()).expect("it runs")
+            });
+            assert!(dies(&outer.join().expect("no panic")), "with its place");
+        });
+        let dir = Group::current().expect("ours").dir().to_owned();
+        drop(entered);
+        assert!(!dir.exists(), "the places are gone, and the operation");
+    }
+
+    #[test]
     fn a_program_past_its_deadline_is_killed() {
         let commands = Commands::under("/".into());
         let ended = commands.run(Program::Ipcrm, &["--help"], None, Duration::ZERO);

@@ -11,7 +11,6 @@ mod write;
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::time::Duration;
 
 use model::digest::Sha256;
 use model::proof::ResetProof;
@@ -23,8 +22,6 @@ use crate::{Bound, Facts as _, Function, Holder, Result};
 pub use write::{InAProcess, KernelWriter};
 
 const PCI: &str = "sys/bus/pci/devices";
-/// How long the kernel may take over one write.
-const WRITE_LIMIT: Duration = Duration::from_secs(10);
 
 pub struct Devices {
     sys: Sys,
@@ -34,7 +31,7 @@ pub struct Devices {
 
 impl Devices {
     pub fn under(root: &Path) -> Self {
-        Self::with_writer(root, Box::new(InAProcess(WRITE_LIMIT)))
+        Self::with_writer(root, Box::new(InAProcess))
     }
 
     pub fn with_writer(root: &Path, writer: Box<dyn KernelWriter>) -> Self {

@@ -1,5 +1,5 @@
 //! One control group per operation, below the one that we run in: a place that no child can leave, and that the kernel
-//! kills as a whole. A child is put there right after its start; until then it is killed by its process group alone.
+//! kills as a whole. Where several threads work for one operation, each has a group of its own below that. A child is put there right after its start; until then it is killed by its process group alone.
 
 use std::cell::RefCell;
 use std::fs::{self, File};
@@ -13,7 +13,7 @@ use rustix::fs::{Access, access};
 use rustix::io::Errno;
 
 use crate::error::Doing;
-use crate::operations::Entered;
+use crate::operations::{Entered, Place};
 use crate::{Error, Result};
 
 /// What is killed is gone at once, unless the kernel itself holds it.
@@ -55,6 +55,11 @@ impl Group {
         Ok(Self(Arc::new(Files { dir, procs, kill })))
     }
 
+    #[cfg(test)]
+    pub(super) fn dir(&self) -> &Path {
+        &self.0.dir
+    }
+
     pub(super) fn add(&self, pid: u32) -> io::Result<()> {
         match (&self.0.procs).write_all(pid.to_string().as_bytes()) {
             // It was quick, and has ended.
@@ -84,6 +89,17 @@ impl Group {
         }
         Ok(true)
     }
+
+    /// With the places that are left in it, all of them empty.
+    fn remove(&self) -> io::Result<()> {
+        for entry in fs::read_dir(&self.0.dir)? {
+            let entry = entry?;
+            if entry.file_type()?.is_dir() {
+                fs::remove_dir(entry.path())?;
+            }
+        }
+        fs::remove_dir(&self.0.dir)
+    }
 }
 
 /// The thread is given back, and the group is gone.
@@ -94,7 +110,7 @@ impl Drop for Guard {
         Group::take_thread(None);
         // What cannot be removed now is killed when the operation is entered again.
         if self.0.clear().is_ok_and(|cleared| cleared) {
-            fs::remove_dir(&self.0.0.dir).ok();
+            self.0.remove().ok();
         }
     }
 }
@@ -134,9 +150,22 @@ impl crate::Operations for Operations {
                 limit_ms: DIES_WITHIN.as_millis(),
             });
         }
-        Group::take_thread(Some(group.clone()));
-        Ok(Entered::keeping(Guard(group)))
+        Ok(entered(group))
     }
+
+    fn place(&self, number: usize) -> Result<Place> {
+        let Some(group) = Group::current() else {
+            return Ok(Place::nowhere());
+        };
+        let dir = group.0.dir.join(format!("place-{number}"));
+        let place = Group::make(dir.clone()).doing(|| format!("make a place at {}", dir.display()))?;
+        Ok(Place::entered_by(move || entered(place)))
+    }
+}
+
+fn entered(group: Group) -> Entered {
+    Group::take_thread(Some(group.clone()));
+    Entered::keeping(Guard(group))
 }
 
 /// Where the second version of the kernel's control groups is mounted, and our place there.

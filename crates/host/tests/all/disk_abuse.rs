@@ -158,7 +158,7 @@ fn abuse_29b_neighbour_behind_a_controller() {
     on_a_tree(|_| {
         type Plant = fn(&Loop);
         let alone: Plant = |_| ();
-        let cases: [(&str, &str, Plant, bool); 5] = [
+        let cases: [(&str, &str, Plant, bool); 8] = [
             ("alone", r#"{"nsid":1}"#, alone, true),
             ("unseen", r#"{"nsid":1},{"nsid":2}"#, alone, false),
             (
@@ -174,6 +174,25 @@ fn abuse_29b_neighbour_behind_a_controller() {
                 false,
             ),
             ("other", r#"{"nsid":2}"#, alone, false),
+            ("below", r#"{"nsid":1}"#, Loop::hang_on_subsystem, true),
+            (
+                "below-beside",
+                r#"{"nsid":1}"#,
+                |disk| {
+                    disk.hang_on_subsystem();
+                    disk.put("sys/class/nvme/nvme3/nvme9c3n2/x", "");
+                },
+                false,
+            ),
+            (
+                "below-shared",
+                r#"{"nsid":1}"#,
+                |disk| {
+                    disk.hang_on_subsystem();
+                    disk.put("sys/class/nvme-subsystem/nvme-subsys9/nvme8/x", "");
+                },
+                false,
+            ),
         ];
         for (name, namespaces, plant, offered) in cases {
             let disk = Loop::new(name, 8 * MIB);
@@ -212,6 +231,31 @@ fn abuse_29b_neighbour_behind_a_controller() {
                 .count();
             assert_eq!(wipes, if offered { 3 } else { 0 }, "{name}: {}", disk.told());
         }
+    });
+}
+
+/// Its controller and its neighbours are found there, too, as long as there is one to be asked.
+#[test]
+fn a_disk_below_a_subsystem_has_the_only_controller() {
+    on_a_tree(|_| {
+        let disk = Loop::new("subsystem", 8 * MIB);
+        disk.with_tool(r#"{"nsid":1}"#);
+        disk.hang_on_subsystem();
+        let look = || {
+            let list = disk.host().disks.disks().expect("a look");
+            let [seen] = &list.disks[..] else {
+                panic!("one disk: {list:?}")
+            };
+            (seen.controller.map(|pci| pci.to_string()), seen.namespaces)
+        };
+        let address = Some("0000:17:00.0".to_owned());
+        assert_eq!(look(), (address.clone(), 1));
+        disk.open().expect("free");
+        assert!(disk.told().starts_with("id-ctrl /dev/nvme3 "), "{}", disk.told());
+        disk.put("sys/class/nvme/nvme3/nvme9c3n2/x", "");
+        assert_eq!(look(), (address, 2));
+        disk.put("sys/class/nvme-subsystem/nvme-subsys9/nvme8/address", "0000:18:00.0\n");
+        assert_eq!(look(), (None, 1), "which of the two nobody knows");
     });
 }
 

@@ -5,6 +5,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use host::pretend::{Hardware, Pretend, Profile, tree};
 use host::real::KernelWriter;
@@ -44,6 +45,8 @@ pub(crate) struct Kernel {
     pub(crate) at_reset: AtReset,
     /// Every write, in order: file name and text.
     pub(crate) heard: Arc<Mutex<Vec<(String, String)>>>,
+    /// And how long each could have taken.
+    pub(crate) limits: Arc<Mutex<Vec<(String, Duration)>>>,
 }
 
 impl Kernel {
@@ -52,6 +55,7 @@ impl Kernel {
             root: root.to_owned(),
             at_reset: |_| None,
             heard: Arc::default(),
+            limits: Arc::default(),
         }
     }
 
@@ -61,12 +65,13 @@ impl Kernel {
 }
 
 impl KernelWriter for Kernel {
-    fn write(&self, path: &Path, text: &str) -> host::Result<Option<String>> {
+    fn write(&self, path: &Path, text: &str, limit: Duration) -> host::Result<Option<String>> {
         let name = path.file_name().expect("a file").to_string_lossy().into_owned();
         self.heard
             .lock()
             .expect("nobody panicked")
             .push((name.clone(), text.to_owned()));
+        self.limits.lock().expect("nobody panicked").push((name.clone(), limit));
         let pci = self.root.join("sys/bus/pci");
         match name.as_str() {
             "drivers_probe" => {

@@ -89,7 +89,13 @@ echo "$@" >> /told
 case $1 in
 id-ctrl) echo '{{"sanicap":1,"oacs":2,"fna":4}}' ;;
 list-ns) echo '{{"nsid_list":[{namespaces}]}}' ;;
-sanitize-log) echo '{{"nvme9":{{"sprog":65535,"sstat":257}}}}' ;;
+sanitize-log)
+    # What comes next, if somebody has said so.
+    next=$(head -n 1 /logs 2>/dev/null) && sed -i 1d /logs
+    case $next in
+    fails) exit 1 ;;
+    *) echo "{{\"nvme9\":{{\"sprog\":65535,\"sstat\":${{next:-257}}}}}}" ;;
+    esac ;;
 sanitize | format) dd if=/zeros of=/dev/nvme9n1 bs=1048576 conv=notrunc status=none ;;
 esac
 "#
@@ -98,6 +104,21 @@ esac
         zeros.set_len(self.identity.size_bytes).expect("sized");
         self.put("usr/sbin/nvme", &script);
         fs::set_permissions(self.root.join("usr/sbin/nvme"), fs::Permissions::from_mode(0o755)).expect("to be run");
+    }
+
+    /// As the kernel shows one that could have several controllers: below their subsystem. It has the third.
+    pub(crate) fn hang_on_subsystem(&self) {
+        let class = self.root.join("sys/class");
+        let (subsystem, controller) = (class.join("nvme-subsystem/nvme-subsys9"), class.join("nvme/nvme3"));
+        fs::rename(class.join("nvme/nvme9"), &controller).expect("renamed");
+        fs::rename(controller.join("nvme9n1"), controller.join("nvme9c3n1")).expect("renamed");
+        fs::remove_dir(subsystem.join("nvme9")).expect("it was there");
+        symlink("../../nvme/nvme3", subsystem.join("nvme3")).expect("link");
+        fs::copy(controller.join("serial"), subsystem.join("serial")).expect("the same");
+        fs::write(controller.join("address"), "0000:17:00.0\n").expect("write");
+        let device = self.root.join("sys/block/nvme9n1/device");
+        fs::remove_file(&device).expect("it was there");
+        symlink("../../class/nvme-subsystem/nvme-subsys9", device).expect("link");
     }
 
     pub(crate) fn told(&self) -> String {

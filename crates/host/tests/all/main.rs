@@ -14,6 +14,8 @@ mod known;
 mod leases;
 mod loops;
 mod pretend;
+mod rom;
+mod sanitize;
 mod slices;
 mod sysfs;
 mod tree;

@@ -1,6 +1,7 @@
 //! The real machine on generated trees: it sees what the pretend one answers, refuses what that refuses, and writes to
 //! the kernel in the right order.
 
+use std::path::Path;
 use std::time::Duration;
 
 use host::pretend::{Hardware, Pretend, Profile};
@@ -148,6 +149,30 @@ fn binding_overrides_unbinds_probes_and_keeps_it_awake() {
     assert_eq!(kernel.heard().len(), heard.len(), "asking twice is asking once");
 }
 
+/// The kernel waits a minute for a device after its reset, and a driver may reset it too.
+#[test]
+fn a_reset_and_a_driver_have_longer_than_an_attribute() {
+    let tree = Tree::with("limits", Profile::L40sx4, |hardware| {
+        let pci = gpu(hardware);
+        hardware.functions.get_mut(&pci).expect("there").driver = Some("nvidia".to_owned());
+    });
+    let (pci, (devices, kernel)) = (gpu(&tree.hardware), devices(&tree));
+    devices.ensure_vfio_bound(pci).expect("bound");
+    devices.reset(pci, None).expect("a proof");
+    let limits = kernel.limits.lock().expect("nobody panicked");
+    let seconds: Vec<_> = limits
+        .iter()
+        .map(|(name, limit)| (name.as_str(), limit.as_secs()))
+        .collect();
+    let expected = [
+        ("driver_override", 10),
+        ("unbind", 60),
+        ("drivers_probe", 60),
+        ("reset", 90),
+    ];
+    assert_eq!(seconds, expected);
+}
+
 #[test]
 fn a_neighbours_function_is_named_and_not_taken() {
     let tree = Tree::with("viable", Profile::L40sx4, |hardware| {
@@ -244,16 +269,14 @@ fn a_write_that_hangs_is_left_behind_in_time() {
     let dir = Scratch::new("hang");
     let file = dir.0.join("reset");
     std::fs::write(&file, "old text").expect("write");
-    let writer = InAProcess(Duration::from_secs(20));
-    assert_eq!(writer.write(&file, "1").expect("in time"), None);
+    let write = |file: &Path, limit_ms| InAProcess.write(file, "1", Duration::from_millis(limit_ms));
+    assert_eq!(write(&file, 20_000).expect("in time"), None);
     assert_eq!(std::fs::read_to_string(&file).expect("read"), "1ld text");
-    assert!(writer.write(&dir.0.join("nothing"), "1").is_err(), "no file is made");
+    assert!(write(&dir.0.join("nothing"), 20_000).is_err(), "no file is made");
     assert!(!dir.0.join("nothing").exists());
     let hanging = dir.0.join("hanging");
     mknodat(CWD, &hanging, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).expect("a fifo");
-    let error = InAProcess(Duration::from_millis(50))
-        .write(&hanging, "1")
-        .expect_err("nobody reads");
+    let error = write(&hanging, 50).expect_err("nobody reads");
     assert_eq!(error.code(), Code::HostWriteTimeout);
 }
 

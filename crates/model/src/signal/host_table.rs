@@ -97,7 +97,7 @@ macro_rules! with_host_codes {
                 "The GPU is split into mediated devices or virtual functions, and cannot be given away whole."
                 "Turn off vGPU on it: remove its mediated devices and write 0 to its sriov_numvfs."
             HostWriteTimeout "host_write_timeout" 0 stop "node owner"
-                "The kernel did not finish a write to one of its files within 10 seconds."
+                "The kernel did not finish a write to one of its files: within 10 seconds, 60 for a driver that comes or goes, 90 for a reset."
                 "Look at `dmesg` for the named device; a driver that hangs needs a reboot."
             LvmAutoactivation "lvm_autoactivation" 0 stop "node owner"
                 "LVM would activate a volume group that a tenant puts on a disk, and hold the disk."

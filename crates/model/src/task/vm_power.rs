@@ -15,7 +15,7 @@ pub const SPEC: Spec = Spec {
     version: 1,
     summary: "switch a virtual machine on, off, or off and on",
     purpose: Purpose::Slice,
-    max_runtime_s: 900,
+    max_runtime_s: 10_800,
     running_per_node: slot::MAX_SLOTS as u32,
     changes_host: true,
     destroys_data: false,

@@ -18,7 +18,7 @@ pub const SPEC: Spec = Spec {
     version: 1,
     summary: "make a virtual machine of slots: image, first-boot configuration, network, devices",
     purpose: Purpose::Slice,
-    max_runtime_s: 7200,
+    max_runtime_s: 10_800,
     running_per_node: slot::MAX_SLOTS as u32,
     changes_host: true,
     destroys_data: true,

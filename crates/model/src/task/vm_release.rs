@@ -16,7 +16,7 @@ pub const SPEC: Spec = Spec {
     version: 1,
     summary: "take a virtual machine away, reset its devices and wipe its disks, with proofs",
     purpose: Purpose::Slice,
-    max_runtime_s: 21_600,
+    max_runtime_s: 86_400,
     running_per_node: slot::MAX_SLOTS as u32,
     changes_host: true,
     destroys_data: true,

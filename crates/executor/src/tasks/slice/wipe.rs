@@ -1,5 +1,9 @@
 //! Every disk of the slots, wiped and looked at. Markers that nobody could have known are planted before and sought
-//! afterwards; a method that the disk fails at gives way to the next, and a disk that stays dirty is an error.
+//! afterwards; a method that the disk fails at gives way to the next, and a disk that stays dirty is an error. Each disk has
+//! a thread of its own: one may take hours, and does not get faster by waiting for another.
+
+use std::panic::resume_unwind;
+use std::thread::ScopedJoinHandle;
 
 use host::{Markers, OpenDisk, Wiped};
 use model::id::SlotId;
@@ -25,7 +29,26 @@ pub(in crate::tasks) struct Begun {
 
 impl Hold {
     pub(in crate::tasks) fn wipe(&self) -> Result<Vec<Begun>, Fail> {
-        self.slots.iter().map(|slot| self.wipe_one(slot)).collect()
+        self.all_at_once(|slot| self.wipe_one(slot)).into_iter().collect()
+    }
+
+    /// The answers are in the order of the slots, whoever was first.
+    fn all_at_once<T: Send>(&self, work: impl Fn(&Slot) -> Result<T, Fail> + Sync) -> Vec<Result<T, Fail>> {
+        let (work, operations) = (&work, &self.host.operations);
+        std::thread::scope(|scope| {
+            let begin = |(number, slot)| {
+                let place = operations.place(number).map_err(failed)?;
+                Ok(scope.spawn(move || {
+                    let _entered = place.enter();
+                    work(slot)
+                }))
+            };
+            let begun: Vec<Result<_, Fail>> = self.slots.iter().enumerate().map(begin).collect();
+            let end = |begun: Result<ScopedJoinHandle<'_, _>, Fail>| {
+                begun?.join().unwrap_or_else(|panic| resume_unwind(panic))
+            };
+            begun.into_iter().map(end).collect()
+        })
     }
 
     fn wipe_one(&self, slot: &Slot) -> Result<Begun, Fail> {
@@ -57,27 +80,14 @@ impl Hold {
     /// What was seen of each disk goes into `proofs`, clean or dirty; an error for the first that is not clean.
     pub(in crate::tasks) fn prove_wiped(&self, begun: &[Begun], proofs: &mut Vec<WipeProof>) -> Result<(), Fail> {
         proofs.clear();
-        let mut prove = |slot: &Slot| {
+        // Every disk is looked at, however the others are.
+        let seen = self.all_at_once(|slot| {
             let begun = begun.iter().find(|begun| begun.slot_id == slot.slot_id);
             let begun = begun.ok_or_else(|| fail(Code::WipeUnproved, format!("{} was skipped", slot.nvme_device)))?;
-            let proof = self.look_for_markers(slot, begun)?;
-            proofs.push(proof.clone());
-            if proof.is_clean() {
-                return Ok(());
-            }
-            let why = format!(
-                "{}: {} markers, {} signatures and {} other blocks are left after {}",
-                slot.nvme_device,
-                proof.markers_found,
-                proof.signatures_found,
-                proof.blocks_not_zero,
-                begun.method.as_str()
-            );
-            Err(fail(Code::WipeUnproved, why))
-        };
-        // Every disk is looked at, however the others are.
-        let seen: Vec<Result<(), Fail>> = self.slots.iter().map(&mut prove).collect();
-        seen.into_iter().collect()
+            self.look_for_markers(slot, begun)
+        });
+        proofs.extend(seen.iter().flatten().cloned());
+        seen.into_iter().try_for_each(|proof| clean(&proof?))
     }
 
     fn look_for_markers(&self, slot: &Slot, begun: &Begun) -> Result<WipeProof, Fail> {
@@ -118,7 +128,92 @@ impl Hold {
     }
 }
 
+fn clean(proof: &WipeProof) -> Result<(), Fail> {
+    if proof.is_clean() {
+        return Ok(());
+    }
+    let why = format!(
+        "{}: {} markers, {} signatures and {} other blocks are left after {}",
+        proof.nvme_device,
+        proof.markers_found,
+        proof.signatures_found,
+        proof.blocks_not_zero,
+        proof.method.as_str()
+    );
+    Err(fail(Code::WipeUnproved, why))
+}
+
 fn plant_and_wipe(disk: &dyn OpenDisk, markers: &Markers, method: WipeMethod) -> host::Result<(u32, Wiped)> {
     let planted = disk.plant(markers)?;
     Ok((planted, disk.wipe(method)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Barrier;
+
+    use host::Owner;
+    use host::pretend::{Fault, Pretend, Profile};
+    use model::id::derive_op;
+    use model::value::Nonce;
+
+    use super::super::super::vm_provision;
+    use super::*;
+    use crate::Clock;
+
+    /// Four slots, leased, without a VM.
+    fn hold(pretend: &Pretend) -> Hold {
+        let params = vm_provision::proof::params(4);
+        let owner = Owner {
+            allocation: params.allocation_id,
+            op: derive_op(params.allocation_id, "a test", 1),
+            epoch: 1,
+        };
+        let hold = Hold {
+            host: pretend.host(),
+            owner,
+            vm: params.vm_name,
+            slots: params.slots,
+            nonce: Nonce::from_bytes([7; 32]),
+            clock: Clock::real(),
+        };
+        pretend.meddle(|state| {
+            for disk in state.hardware.disks.values_mut() {
+                disk.disk.identity.size_bytes = hold.slots[0].nvme_size_bytes;
+            }
+        });
+        let leased = hold.host.leases.ensure_leased(&hold.slot_ids(), &hold.owner);
+        leased.expect("nobody has them");
+        hold
+    }
+
+    #[test]
+    fn all_disks_are_at_work_before_one_is_done() {
+        let hold = hold(&Pretend::in_memory(Profile::L40sx4));
+        let together = Barrier::new(hold.slots.len());
+        let answers = hold.all_at_once(|slot| {
+            together.wait();
+            Ok(slot.slot_id)
+        });
+        let ids: Vec<SlotId> = answers.into_iter().map(|id| id.expect("no failure")).collect();
+        assert_eq!(ids, hold.slot_ids());
+    }
+
+    #[test]
+    fn a_disk_that_stays_dirty_is_named_and_the_others_are_proved() {
+        let pretend = Pretend::in_memory(Profile::L40sx4);
+        let hold = hold(&pretend);
+        let lies = &hold.slots[2].nvme_device;
+        pretend.meddle(|state| assert!(state.hardware.faults.insert(Fault::WipeDoesNothing(lies.clone()))));
+        let begun = hold.wipe().expect("each says that it did");
+        let mut proofs = Vec::new();
+        let fail = hold.prove_wiped(&begun, &mut proofs).expect_err("one is dirty");
+        assert!(format!("{fail:?}").contains(lies.as_str()), "{fail:?}");
+        let seen: Vec<_> = proofs.iter().map(|proof| (proof.slot_id, proof.is_clean())).collect();
+        let clean = [true, true, false, true];
+        assert_eq!(seen, hold.slot_ids().into_iter().zip(clean).collect::<Vec<_>>());
+        pretend.meddle(|state| assert!(state.hardware.faults.insert(Fault::WipeStops(lies.clone()))));
+        let fail = hold.wipe().expect_err("one stops");
+        assert!(format!("{fail:?}").contains(lies.as_str()), "{fail:?}");
+    }
 }

@@ -7,7 +7,7 @@ use model::value::Pci;
 
 use super::{Devices, PCI};
 use crate::devices::{self, VFIO_PCI};
-use crate::{Bound, Facts as _, Result};
+use crate::{Bound, Facts as _, Function, Result};
 
 impl Devices {
     pub(super) fn bind(&self, pci: Pci) -> Result<Bound> {
@@ -45,12 +45,12 @@ impl Devices {
         let Some(method) = before.reset_methods.first().cloned() else {
             return Err(devices::reset_failed(pci, "the kernel knows no way to reset it"));
         };
-        let control = format!("{PCI}/{pci}/power/control");
-        // What nobody uses is put to sleep; awake is what has to be shown.
-        let sleeps = self.sys.optional(&control)?.is_some_and(|control| control == "auto");
-        if sleeps {
-            self.write(&control, "on")?;
-        }
+        // Awake is what has to be shown.
+        self.awake(pci, || self.reset_one_awake(&before, method, baseline))
+    }
+
+    fn reset_one_awake(&self, before: &Function, method: String, baseline: Option<Sha256>) -> Result<ResetProof> {
+        let pci = before.pci;
         // A driver that works with a device does not expect it to forget everything: it lets go first, and looks anew.
         let driven = before.driver.as_deref().is_some_and(|driver| driver != VFIO_PCI);
         if driven {
@@ -67,16 +67,25 @@ impl Devices {
             .look_at(pci)?
             .ok_or_else(|| devices::reset_failed(pci, "it is gone"))?;
         let rom = self.rom(pci)?;
-        let proof = devices::prove_reset(
-            &before,
+        devices::prove_reset(
+            before,
             &after,
             (method, 0),
             (rom, baseline),
             self.facts.kernel_version()?,
-        )?;
-        if sleeps {
-            self.write(&control, "auto")?;
+        )
+    }
+
+    /// What nobody uses the kernel puts to sleep. Not during this; afterwards it may again.
+    pub(super) fn awake<T>(&self, pci: Pci, work: impl FnOnce() -> Result<T>) -> Result<T> {
+        let control = format!("{PCI}/{pci}/power/control");
+        if self.sys.optional(&control)?.is_none_or(|control| control != "auto") {
+            return work();
         }
-        Ok(proof)
+        self.write(&control, "on")?;
+        let done = work();
+        let restored = self.write(&control, "auto");
+        let done = done?;
+        restored.map(|()| done)
     }
 }

@@ -14,17 +14,24 @@ use crate::devices::write_timeout;
 use crate::error::Doing;
 use crate::{Error, Result};
 
+/// How long the kernel may take over an attribute.
+const WRITE_LIMIT: Duration = Duration::from_secs(10);
+/// A driver that comes or goes may reset the device and wait for it.
+const BIND_LIMIT: Duration = Duration::from_secs(60);
+/// The kernel itself waits up to a minute for a device that comes back from its reset.
+const RESET_LIMIT: Duration = Duration::from_secs(90);
+
 /// Who writes. The kernel's files answer at once; files of a generated tree need somebody who plays the kernel.
 pub trait KernelWriter: Send + Sync {
     /// None if the kernel took it, else its words. `host_write_timeout` if it says nothing in time.
-    fn write(&self, path: &Path, text: &str) -> Result<Option<String>>;
+    fn write(&self, path: &Path, text: &str, limit: Duration) -> Result<Option<String>>;
 }
 
-/// In a process of its own, which has this long.
-pub struct InAProcess(pub Duration);
+/// In a process of its own.
+pub struct InAProcess;
 
 impl KernelWriter for InAProcess {
-    fn write(&self, path: &Path, text: &str) -> Result<Option<String>> {
+    fn write(&self, path: &Path, text: &str, limit: Duration) -> Result<Option<String>> {
         let writing = || format!("write {}", path.display());
         if !path.exists() {
             // Nobody makes a file where the kernel has none.
@@ -33,10 +40,10 @@ impl KernelWriter for InAProcess {
         let input = input(text).doing(writing)?;
         let (to, commands) = (format!("of={}", path.display()), Commands::under("/".into()));
         let args = [to.as_str(), "conv=notrunc", "status=none"];
-        match commands.run(Program::Dd, &args, Some(&input), self.0) {
+        match commands.run(Program::Dd, &args, Some(&input), limit) {
             Ok(ended) if ended.code() == Some(0) => Ok(None),
             Ok(ended) => Ok(Some(ended.stderr().to_owned())),
-            Err(Error::ProgramTimeout { .. }) => Err(write_timeout(&path.display().to_string(), self.0)),
+            Err(Error::ProgramTimeout { .. }) => Err(write_timeout(&path.display().to_string(), limit)),
             Err(error) => Err(error),
         }
     }
@@ -46,12 +53,20 @@ impl Devices {
     pub(super) fn write(&self, path: &str, text: &str) -> Result<()> {
         match self.written(path, text)? {
             None => Ok(()),
-            Some(words) => Err(std::io::Error::other(words)).doing(|| format!("write {text} to {path}")),
+            Some(words) => Err(std::io::Error::other(words)).doing(|| format!("write {} to {path}", text.trim_end())),
         }
     }
 
     pub(super) fn written(&self, path: &str, text: &str) -> Result<Option<String>> {
-        self.writer.write(&self.sys.path(path), text)
+        self.writer.write(&self.sys.path(path), text, limit(path))
+    }
+}
+
+fn limit(path: &str) -> Duration {
+    match path.rsplit('/').next() {
+        Some("reset") => RESET_LIMIT,
+        Some("bind" | "unbind" | "drivers_probe") => BIND_LIMIT,
+        _ => WRITE_LIMIT,
     }
 }
 

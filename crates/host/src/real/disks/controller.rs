@@ -18,6 +18,9 @@ const ASK_LIMIT: Duration = Duration::from_secs(30);
 /// A disk that erases every block by itself takes as long as it takes.
 const WIPE_LIMIT: Duration = Duration::from_secs(4 * 3600);
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Questions in a row that may go unanswered.
+const FORGIVEN: u32 = 4;
+const UNDER_WAY: u64 = 2;
 
 /// A controller all of which is ours.
 pub(super) struct Controller {
@@ -25,6 +28,7 @@ pub(super) struct Controller {
     device: String,
     nsid: u32,
     offers: Vec<WipeMethod>,
+    since: Instant,
     commands: Commands,
 }
 
@@ -43,11 +47,11 @@ struct Identity {
 impl Controller {
     /// None where somebody else may live there, or nobody can be asked.
     pub(super) fn alone(sys: &Sys, commands: Commands, dir: &str) -> Result<Option<Self>> {
-        let Some(name) = sys.link_name(&format!("{dir}/device"))? else {
+        let Some(Place { name, .. }) = Place::of(sys, dir)? else {
             return Ok(None);
         };
         let nsid = sys.optional(&format!("{dir}/nsid"))?.and_then(|nsid| nsid.parse().ok());
-        let Some(nsid) = nsid.filter(|_| is_controller(&name) && sys.has("usr/sbin/nvme")) else {
+        let Some(nsid) = nsid.filter(|_| sys.has("usr/sbin/nvme")) else {
             return Ok(None);
         };
         if !is_alone(sys, &name)? {
@@ -70,6 +74,7 @@ impl Controller {
             device,
             nsid,
             offers,
+            since: Instant::now(),
             commands,
         }))
     }
@@ -102,23 +107,82 @@ impl Controller {
         Ok(rc)
     }
 
-    fn wait(&self) -> std::result::Result<(), String> {
-        let until = Instant::now() + WIPE_LIMIT;
-        while Instant::now() < until {
-            let args = ["sanitize-log", &self.device, "--output-format=json"];
-            let said = self
-                .commands
-                .ask(Program::Nvme, &args, ASK_LIMIT)
-                .map_err(|error| error.to_string())?;
-            match status(&said) {
-                Some(1 | 4) => return Ok(()),
-                Some(2) => park_timeout(LOOK_EVERY),
-                Some(other) => return Err(format!("the controller reports sanitize status {other}")),
-                None => return Err("the controller's sanitize log cannot be read".to_owned()),
-            }
+    /// A sanitize goes on whoever has begun it, over every restart; until it is done the disk takes nothing else.
+    pub(super) fn wait_for_earlier(&self) -> std::result::Result<(), String> {
+        let sanitizes = |method: &WipeMethod| matches!(method, WipeMethod::SanitizeCrypto | WipeMethod::SanitizeBlock);
+        if self.offers.iter().any(sanitizes) {
+            // One that says nothing of itself may still be written to, and that will show. Waited for once and not
+            // before each method anew.
+            self.settled(self.since + WIPE_LIMIT)?;
         }
-        Err("the controller still sanitizes".to_owned())
+        Ok(())
     }
+
+    fn wait(&self) -> std::result::Result<(), String> {
+        match self.settled(Instant::now() + WIPE_LIMIT)? {
+            Some(1 | 4) => Ok(()),
+            Some(other) => Err(format!("the controller reports sanitize status {other}")),
+            None => Err("the controller's sanitize log cannot be read".to_owned()),
+        }
+    }
+
+    /// What it says of its last sanitize once none is under way; None if it says nothing again and again.
+    fn settled(&self, until: Instant) -> std::result::Result<Option<u64>, String> {
+        let mut silent = 0;
+        loop {
+            let args = ["sanitize-log", &self.device, "--output-format=json"];
+            let said = self.commands.ask(Program::Nvme, &args, ASK_LIMIT);
+            match said.ok().and_then(|said| status(&said)) {
+                Some(UNDER_WAY) => silent = 0,
+                // A controller that is busy with it may fail to answer now and then.
+                None if silent < FORGIVEN => silent += 1,
+                settled => return Ok(settled),
+            }
+            if Instant::now() >= until {
+                return Err("the controller still sanitizes".to_owned());
+            }
+            park_timeout(LOOK_EVERY);
+        }
+    }
+}
+
+/// Where the kernel shows the one controller of a disk.
+pub(super) struct Place {
+    /// `nvme0`
+    pub(super) name: String,
+    pub(super) dir: String,
+}
+
+impl Place {
+    /// Of the disk whose directory this is. The kernel hangs a disk that could have several controllers on their
+    /// subsystem, however many there are; None unless there is one.
+    pub(super) fn of(sys: &Sys, disk: &str) -> Result<Option<Self>> {
+        let device = format!("{disk}/device");
+        let Some(name) = sys.link_name(&device)? else {
+            return Ok(None);
+        };
+        if is_controller(&name) {
+            return Ok(Some(Self { name, dir: device }));
+        }
+        if !name.starts_with("nvme-subsys") {
+            return Ok(None);
+        }
+        let mut members = sys.names(&device)?;
+        members.retain(|name| is_controller(name));
+        Ok(match <[String; 1]>::try_from(members) {
+            Ok([name]) => Some(Self {
+                dir: format!("{device}/{name}"),
+                name,
+            }),
+            Err(_) => None,
+        })
+    }
+}
+
+/// `nvme0n1`, or as a path of a disk that has a subsystem above it `nvme0c0n1`; the first number is then that of the
+/// subsystem, and may be another than the controller's.
+pub(super) fn is_namespace(name: &str) -> bool {
+    name.strip_prefix("nvme").is_some_and(|rest| rest.contains('n'))
 }
 
 /// `nvme0`, and not a subsystem or a path of one.
@@ -130,10 +194,7 @@ fn is_controller(name: &str) -> bool {
 /// One namespace on it, and no other controller in its subsystem.
 fn is_alone(sys: &Sys, controller: &str) -> Result<bool> {
     let own = sys.names(&format!("sys/class/nvme/{controller}"))?;
-    let namespaces = own
-        .iter()
-        .filter(|name| name.strip_prefix(controller).is_some_and(|rest| rest.contains('n')));
-    if namespaces.count() != 1 {
+    if own.iter().filter(|name| is_namespace(name)).count() != 1 {
         return Ok(false);
     }
     for subsystem in sys.names("sys/class/nvme-subsystem")? {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use model::value::{DiskId, DiskIdentity, Pci, Serial};
 
 use super::Disks;
+use super::controller::{Place, is_namespace};
 use crate::Result;
 
 const BY_ID: &str = "dev/disk/by-id";
@@ -50,16 +51,19 @@ impl Disks {
     }
 
     pub(super) fn controller(&self, dir: &str) -> Result<Option<Pci>> {
-        let address = self.sys.optional(&format!("{dir}/device/address"))?;
+        let Some(place) = Place::of(&self.sys, dir)? else {
+            return Ok(None);
+        };
+        let address = self.sys.optional(&format!("{}/address", place.dir))?;
         Ok(address.and_then(|address| address.parse().ok()))
     }
 
     /// Of its controller, as far as the kernel shows them.
     pub(super) fn namespaces(&self, dir: &str) -> Result<u32> {
-        let names = self.sys.names(&format!("{dir}/device"))?;
-        let is_namespace = |name: &&String| name.strip_prefix("nvme").is_some_and(|rest| rest.contains('n'));
+        let place = Place::of(&self.sys, dir)?.map(|place| place.dir);
+        let names = self.sys.names(&place.unwrap_or_else(|| format!("{dir}/device")))?;
         // The disk itself is one, wherever the kernel keeps its directory.
-        Ok(u32::try_from(names.iter().filter(is_namespace).count())
+        Ok(u32::try_from(names.iter().filter(|name| is_namespace(name)).count())
             .unwrap_or(u32::MAX)
             .max(1))
     }

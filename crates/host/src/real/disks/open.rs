@@ -121,6 +121,10 @@ impl OpenDisk for Opened {
     }
 
     fn plant(&self, markers: &Markers) -> Result<u32> {
+        if let Some(controller) = &self.controller {
+            let waited = controller.wait_for_earlier();
+            waited.map_err(|words| unproved(&self.identity, words))?;
+        }
         // Through the page cache, which writes them together; read past it, so that it is the disk that answers.
         for offset in markers.offsets() {
             let written = direct::write(&self.file, &markers.block(offset), offset);

@@ -27,7 +27,7 @@ const STORE: &str = "var/lib/gpuaas/executor/images";
 /// Where a program finds the disk that it was given.
 const DISK: &str = "/proc/self/fd/0";
 const CHUNK: usize = 1 << 20;
-/// The task's own limit is 7200 s; a converter that needs longer is stuck.
+/// The task's own limit is 10 800 s; a converter that needs longer is stuck.
 const CONVERT: Duration = Duration::from_secs(6600);
 
 pub struct Images {

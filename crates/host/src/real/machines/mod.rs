@@ -1,6 +1,7 @@
 //! VMs by way of libvirt: a definition that we wrote, handed over as a file, and the few verbs of `virsh`. Whether one is
 //! ours stands in its metadata; another's is refused or left alone. No name or number reaches a shell or an option.
 
+mod definition;
 mod domain;
 mod layout;
 mod scan;
@@ -20,11 +21,12 @@ use rustix::fs::{MemfdFlags, memfd_create};
 use super::command::{Commands, Output, Program, With};
 use crate::error::Doing;
 use crate::{Error, Machine, Result, Seen};
-use domain::NAMESPACE;
+use definition::{Defined, read};
 pub use domain::{Cell, Layout, domain};
-use scan::{Tag, tags};
 
 const LIMIT: Duration = Duration::from_secs(120);
+/// Besides, to start or end a guest with devices: all of its memory is zeroed and pinned at once, and let go at once.
+const LIMIT_PER_GIB: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(250);
 
 #[derive(Clone, Debug)]
@@ -52,13 +54,6 @@ pub struct Machines {
     commands: Commands,
 }
 
-/// One definition, as far as it matters here.
-struct Defined {
-    allocation: Option<AllocationId>,
-    devices: Vec<Pci>,
-    disks: Vec<PathBuf>,
-}
-
 impl Machines {
     pub fn new(settings: Settings) -> Self {
         let commands = Commands::under("/".into());
@@ -66,8 +61,12 @@ impl Machines {
     }
 
     fn virsh(&self, args: &[&str]) -> Result<String> {
+        self.virsh_within(args, LIMIT)
+    }
+
+    fn virsh_within(&self, args: &[&str], limit: Duration) -> Result<String> {
         let all = [&["--quiet", "--connect", &self.settings.uri], args].concat();
-        self.commands.ask(Program::Virsh, &all, LIMIT)
+        self.commands.ask(Program::Virsh, &all, limit)
     }
 
     fn names(&self) -> Result<Vec<String>> {
@@ -88,19 +87,31 @@ impl Machines {
         }
     }
 
-    fn power(&self, name: &Name) -> Result<Power> {
+    fn state(&self, name: &Name) -> Result<State> {
         let said = self.virsh(&["domstate", "--domain", name.as_str()])?;
-        Ok(match said.trim() {
-            "shut off" | "crashed" => Power::Off,
-            _ => Power::Running,
+        Ok(state(&said))
+    }
+
+    fn power(&self, name: &Name) -> Result<Power> {
+        Ok(match self.state(name)? {
+            State::Off => Power::Off,
+            State::Running | State::Between => Power::Running,
         })
     }
 
     /// The definition if it is this allocation's; None if there is none.
     fn own(&self, name: &Name, allocation: AllocationId) -> Result<Option<Power>> {
+        Ok(self.own_and_limit(name, allocation)?.map(|(power, _)| power))
+    }
+
+    /// And how long a guest of its size may take to start or end.
+    fn own_and_limit(&self, name: &Name, allocation: AllocationId) -> Result<Option<(Power, Duration)>> {
         match self.defined(name.as_str())? {
             None => Ok(None),
-            Some(defined) if defined.allocation == Some(allocation) => self.power(name).map(Some),
+            Some(defined) if defined.allocation == Some(allocation) => {
+                let limit = LIMIT + LIMIT_PER_GIB * defined.memory_gib;
+                Ok(Some((self.power(name)?, limit)))
+            }
             Some(defined) => {
                 let holder = defined
                     .allocation
@@ -130,6 +141,15 @@ impl Machines {
             "/proc/self/fd/0",
         ];
         self.commands.run_with(Program::Virsh, &args, with, LIMIT)?.ok()
+    }
+
+    fn start(&self, name: &Name, limit: Duration) -> Result<()> {
+        let started = self.virsh_within(&["start", "--domain", name.as_str()], limit);
+        match started {
+            // Whoever asked is gone; libvirt goes on with it.
+            Err(error @ Error::ProgramTimeout { .. }) => await_start(|| self.state(name), error, LIMIT, PAUSE),
+            started => started.map(drop),
+        }
     }
 
     fn wait_off(&self, name: &Name, until: Instant) -> Result<bool> {
@@ -199,9 +219,9 @@ impl crate::Machines for Machines {
     }
 
     fn ensure_started(&self, name: &Name, allocation: AllocationId) -> Result<()> {
-        match self.own(name, allocation)? {
-            Some(Power::Running) => Ok(()),
-            Some(Power::Off) => self.virsh(&["start", "--domain", name.as_str()]).map(drop),
+        match self.own_and_limit(name, allocation)? {
+            Some((Power::Running, _)) => Ok(()),
+            Some((Power::Off, limit)) => self.start(name, limit),
             None => Err(absent(name)),
         }
     }
@@ -222,12 +242,13 @@ impl crate::Machines for Machines {
     }
 
     fn ensure_off(&self, name: &Name, allocation: AllocationId) -> Result<()> {
-        if self.own(name, allocation)? != Some(Power::Running) {
+        let Some((Power::Running, limit)) = self.own_and_limit(name, allocation)? else {
             return Ok(());
-        }
-        let ended = self.virsh(&["destroy", "--domain", name.as_str()]);
-        // It may have ended by itself just before.
-        if self.wait_off(name, Instant::now() + LIMIT)? {
+        };
+        let until = Instant::now() + limit;
+        let ended = self.virsh_within(&["destroy", "--domain", name.as_str()], limit);
+        // It may have ended by itself just before; and libvirt gives up on a large one long before that has ended.
+        if self.wait_off(name, until.max(Instant::now() + LIMIT))? {
             Ok(())
         } else {
             ended.map(drop)
@@ -260,40 +281,33 @@ impl crate::Machines for Machines {
     }
 }
 
-/// None if it is not to be understood, or names a device in a way that we do not know.
-fn read(xml: &str) -> Option<Defined> {
-    let mut defined = Defined {
-        allocation: None,
-        devices: Vec::new(),
-        disks: Vec::new(),
-    };
-    let (mut in_hostdev, mut in_disk, mut in_source) = (false, false, false);
-    for tag in &tags(xml)? {
-        let opens = !tag.closes && !tag.empty;
-        match tag.name.as_str() {
-            "hostdev" => in_hostdev = opens,
-            "disk" => in_disk = opens,
-            "source" => {
-                in_source = opens;
-                let path = tag.get("dev").or(tag.get("file"));
-                defined
-                    .disks
-                    .extend(path.filter(|_| in_disk && !tag.closes).map(PathBuf::from));
-            }
-            "address" if in_hostdev && in_source => defined.devices.push(pci(tag)?),
-            "slice" if tag.get("xmlns") == Some(NAMESPACE) => {
-                defined.allocation = tag.get("allocation")?.parse().ok();
-            }
-            _ => {}
-        }
-    }
-    Some(defined)
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Off,
+    Running,
+    /// Paused, as one is while it starts; or on its way down.
+    Between,
 }
 
-fn pci(tag: &Tag) -> Option<Pci> {
-    let number = |name: &str| u32::from_str_radix(tag.get(name)?.strip_prefix("0x")?, 16).ok();
-    let byte = |name: &str| u8::try_from(number(name)?).ok();
-    Pci::new(number("domain")?, byte("bus")?, byte("slot")?, byte("function")?)
+fn state(said: &str) -> State {
+    match said.trim() {
+        "shut off" | "crashed" => State::Off,
+        "running" | "idle" => State::Running,
+        _ => State::Between,
+    }
+}
+
+/// Looks until it runs. One that is off again did not start, and what cannot be asked may still be busy with it.
+fn await_start(look: impl Fn() -> Result<State>, late: Error, limit: Duration, pause: Duration) -> Result<()> {
+    let until = Instant::now() + limit;
+    loop {
+        match look() {
+            Ok(State::Running) => return Ok(()),
+            Ok(State::Off) => return Err(late),
+            Ok(State::Between) | Err(_) if Instant::now() >= until => return Err(late),
+            Ok(State::Between) | Err(_) => std::thread::park_timeout(pause),
+        }
+    }
 }
 
 fn refused(name: &Name, holder: &str) -> Error {
@@ -319,21 +333,29 @@ fn slice_error(code: Code, subject: &str, why: String) -> Error {
 
 #[cfg(test)]
 mod tests {
-    use super::read;
+    use std::cell::Cell;
+
+    use super::*;
 
     #[test]
-    fn what_a_vm_has_is_read_from_its_definition() {
-        let xml = "<domain><metadata><slice xmlns='urn:gpuaas:slice:1' allocation='alloc_00000000000000000000000004'/>\
-            </metadata><devices><disk type='block'><source dev='/dev/disk/by-id/nvme-a' index='1'/></disk>\
-            <interface><source bridge='x'/></interface><hostdev mode='subsystem'><driver name='vfio'/><source>\
-            <address domain='0x0000' bus='0x18' slot='0x00' function='0x1'/></source>\
-            <address type='pci' domain='0x0000' bus='0x05' slot='0x00' function='0x0'/></hostdev></devices></domain>";
-        let seen = read(xml).expect("readable");
-        assert_eq!(seen.disks, [std::path::PathBuf::from("/dev/disk/by-id/nvme-a")]);
-        assert_eq!(
-            seen.devices.iter().map(ToString::to_string).collect::<Vec<_>>(),
-            ["0000:18:00.1"]
-        );
-        assert!(seen.allocation.is_some());
+    fn a_start_that_nobody_waited_for_is_looked_at() {
+        let late = || Error::ProgramTimeout {
+            program: "virsh",
+            limit_ms: 1,
+        };
+        let after = |answers: &[Option<&str>], limit| {
+            let asked = Cell::new(0);
+            let look = || {
+                let at = asked.replace(asked.get() + 1);
+                let said = answers.get(at).or(answers.last()).copied().flatten();
+                said.map(state).ok_or_else(late)
+            };
+            let ended = await_start(look, late(), limit, Duration::ZERO);
+            (ended.is_ok(), asked.get())
+        };
+        let long = Duration::from_secs(60);
+        assert_eq!(after(&[Some("paused\n"), None, Some("running\n")], long), (true, 3));
+        assert_eq!(after(&[Some("paused\n"), Some("shut off\n")], long), (false, 2));
+        assert_eq!(after(&[Some("paused\n")], Duration::ZERO), (false, 1));
     }
 }

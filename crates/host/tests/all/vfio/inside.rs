@@ -54,7 +54,7 @@ impl Drop for Guest {
 }
 
 fn write(path: &str, text: &str) {
-    let taken = InAProcess(Duration::from_secs(60)).write(Path::new(path), text);
+    let taken = InAProcess.write(Path::new(path), text, Duration::from_secs(60));
     assert_eq!(taken.expect("in time"), None, "{text} > {path}");
 }
 
