@@ -9,13 +9,39 @@ use std::path::{Path, PathBuf};
 /// Makes a directory for secrets, of ours alone, and makes sure that its name survives. What writers left there that
 /// were killed half-way goes.
 pub(crate) fn ensure_private_dir(path: &Path) -> io::Result<()> {
-    let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
-    made?;
+    if let Some(parent) = path.parent() {
+        ensure_way(parent)?;
+    }
+    ensure_dir(path, 0o700)?;
     fs::set_permissions(path, PermissionsExt::from_mode(0o700))?;
     clear_abandoned(path)?;
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => sync_dir(parent),
         _ => Ok(()),
+    }
+}
+
+/// What is missing above it, for everybody to pass through whatever our umask is: the hypervisor and
+/// the DHCP server have directories beside it.
+fn ensure_way(path: &Path) -> io::Result<()> {
+    if path.as_os_str().is_empty() || path.exists() {
+        return Ok(());
+    }
+    if let Some(parent) = path.parent() {
+        ensure_way(parent)?;
+    }
+    if ensure_dir(path, 0o755)? {
+        fs::set_permissions(path, PermissionsExt::from_mode(0o755))?;
+    }
+    Ok(())
+}
+
+/// True if it was not there.
+fn ensure_dir(path: &Path, mode: u32) -> io::Result<bool> {
+    match fs::DirBuilder::new().mode(mode).create(path) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
+        Err(error) => Err(error),
     }
 }
 

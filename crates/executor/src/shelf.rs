@@ -29,7 +29,16 @@ fn run(node: &Node) {
             continue;
         }
         let over = || node.stop.asked() || !node.running().is_empty();
-        let wrong = match node.options.host.images.read_ahead(&listed(node), &over) {
+        let (images, listed) = (&node.options.host.images, listed(node));
+        // Without a catalogue nobody knows what is not wanted any more.
+        match listed.as_deref().map(|listed| images.drop_unlisted(listed, &over)) {
+            Some(Ok(gone)) => gone
+                .iter()
+                .for_each(|sha256| tracing::info!(%sha256, "a stored image that is not listed any more is taken out")),
+            Some(Err(error)) => tracing::warn!(%error, "cannot look for stored images that are not listed any more"),
+            None => {}
+        }
+        let wrong = match images.read_ahead(&listed.unwrap_or_default(), &over) {
             Ok(wrong) => wrong,
             Err(error) => vec![error],
         };
@@ -41,11 +50,11 @@ fn run(node: &Node) {
     }
 }
 
-fn listed(node: &Node) -> Vec<Image> {
+/// None if that is not known here.
+fn listed(node: &Node) -> Option<Vec<Image>> {
     let store = node.trust();
-    let catalogue = store.trust().and_then(|trust| node.catalogue().current(trust));
-    let images = catalogue.map(|catalogue| catalogue.images).unwrap_or_default();
-    let images = images.into_iter().map(|listed| Image {
+    let catalogue = store.trust().and_then(|trust| node.catalogue().current(trust))?;
+    let images = catalogue.images.into_iter().map(|listed| Image {
         name: listed.name,
         sha256: listed.sha256,
         size_bytes: listed.size_bytes,
@@ -53,5 +62,5 @@ fn listed(node: &Node) -> Vec<Image> {
         trusted: false,
         listed: true,
     });
-    images.collect()
+    Some(images.collect())
 }

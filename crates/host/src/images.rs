@@ -42,9 +42,13 @@ pub trait Images: Send + Sync {
     fn verify(&self, image: &Image) -> Result<u64>;
 
     /// Finds out ahead what is not known (for much longer) of what is stored: that it is as it was signed, and what is
-    /// inside those that are listed. So nobody waits for that who wants a slice. What has rotted is taken out, and is
-    /// fetched anew by the next who wants it. Ends early when `over`; gives what is wrong with what it has read.
+    /// inside those that are listed. So nobody waits for that who wants a slice. What has rotted, or cannot be read, is
+    /// taken out, and is fetched anew by the next who wants it. Ends early when `over`; gives what is wrong with what it has read.
     fn read_ahead(&self, listed: &[Image], over: &dyn Fn() -> bool) -> Result<Vec<Error>>;
+
+    /// Takes out what is stored, not listed, and was put there long ago: nobody can have it any more, except from a file of
+    /// the host's own, which is copied again. Nothing while `over`; gives what is gone.
+    fn drop_unlisted(&self, listed: &[Image], over: &dyn Fn() -> bool) -> Result<Vec<Sha256>>;
 
     /// Writes the disk inside to this disk, syncs it, and reads it back.
     fn write(&self, image: &Image, disk: &dyn OpenDisk) -> Result<()>;

@@ -26,7 +26,7 @@ fn enroll_leaves_the_right_modes_whatever_the_umask() {
         .arg("enroll")
         .arg(place.house.token(false).to_text())
         .args(["--config".as_ref(), path("etc/node.toml").as_os_str()])
-        .args(["--state-dir".as_ref(), path("state").as_os_str()])
+        .args(["--state-dir".as_ref(), path("lib/state").as_os_str()])
         .args(["--agent-state-dir".as_ref(), path("agent").as_os_str()])
         .output()
         .expect("started");
@@ -34,10 +34,12 @@ fn enroll_leaves_the_right_modes_whatever_the_umask() {
     for (name, mode) in [
         ("etc", 0o755),
         ("etc/node.toml", 0o644),
-        ("state", 0o700),
-        ("state/keys", 0o700),
-        ("state/keys/device.pem", 0o600),
-        ("state/trust", 0o700),
+        // The hypervisor and the DHCP server go through it.
+        ("lib", 0o755),
+        ("lib/state", 0o700),
+        ("lib/state/keys", 0o700),
+        ("lib/state/keys/device.pem", 0o600),
+        ("lib/state/trust", 0o700),
         ("agent/enrolment", 0o600),
     ] {
         let found = std::fs::metadata(path(name)).expect(name).permissions().mode() & 0o777;

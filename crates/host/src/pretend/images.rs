@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::{Read, Seek};
 
-use model::digest::Hasher;
+use model::digest::{Hasher, Sha256};
 use model::signal::Code;
 
 use super::{Fault, Pretend};
@@ -83,6 +83,11 @@ impl Images for Pretend {
 
     /// A word cannot rot.
     fn read_ahead(&self, _listed: &[Image], _over: &dyn Fn() -> bool) -> Result<Vec<Error>> {
+        Ok(Vec::new())
+    }
+
+    /// Nor does it take any room.
+    fn drop_unlisted(&self, _listed: &[Image], _over: &dyn Fn() -> bool) -> Result<Vec<Sha256>> {
         Ok(Vec::new())
     }
 

@@ -3,6 +3,7 @@
 
 mod command;
 mod devices;
+mod dhcp;
 mod disks;
 mod facts;
 mod guests;

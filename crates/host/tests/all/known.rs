@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use host::{Image, Images, Source};
 use model::signal::Code;
 use model::task::vm_provision::ImageFormat;
-use rustix::mount::{UnmountFlags, mount_bind, unmount};
+use rustix::mount::{MountFlags, UnmountFlags, mount, mount_bind, unmount};
 
 use crate::images::{Desk, Disk};
 use crate::tree::program;
@@ -190,6 +190,79 @@ fn an_image_that_was_written_before_comes_through_as_well() {
         assert!(disk[..content.len()] == content[..], "{round}");
         assert!(shelf.known(image), "{round}: it is still the same file");
     }
+}
+
+/// When somebody read it last.
+fn last_read(path: &Path) -> (i64, i64) {
+    let seen = fs::metadata(path).expect("there");
+    (seen.atime(), seen.atime_nsec())
+}
+
+/// tmpfs keeps no times that anybody could rely on.
+#[test]
+fn what_is_never_known_is_not_read_ahead_again_and_again() {
+    let Some(desk) = Desk::new("memory") else { return };
+    let store = desk.path("var/lib/gpuaas/executor/images");
+    fs::create_dir_all(&store).expect("a directory");
+    if mount("tmpfs", &store, "tmpfs", MountFlags::STRICTATIME, None).is_err() {
+        println!("not run: nothing can be mounted here");
+        return;
+    }
+    fs::write(desk.path("images").join("disk"), vec![7; SIZE]).expect("written");
+    let image = desk.image("disk", ImageFormat::Raw);
+    desk.images.ensure_stored(&image).expect("stored");
+    let file = store.join(image.sha256.to_string());
+    let ahead = || desk.images.read_ahead(&[], &|| false).expect("read");
+    assert!(ahead().is_empty());
+    assert!(!desk.images.is_known(&image).expect("there"));
+    let read = last_read(&file);
+    assert!(ahead().is_empty() && ahead().is_empty());
+    assert_eq!(last_read(&file), read, "nobody has read it since");
+    desk.images.verify(&image).expect("as it was signed");
+    assert!(last_read(&file) > read, "for a slice it is");
+    drop(overwrite(&file));
+    let wrong = ahead();
+    unmount(&store, UnmountFlags::DETACH).expect("unmounted");
+    let said = wrong.iter().map(|error| error.code()).collect::<Vec<_>>();
+    assert_eq!(said, [Code::ImageDigestMismatch], "what was changed is read: {wrong:?}");
+}
+
+#[test]
+fn what_has_long_left_the_catalogue_is_taken_out() {
+    let Some(desk) = Desk::new("unlisted") else { return };
+    let image = |name: &str| {
+        fs::write(desk.path("images").join(name), name).expect("written");
+        let image = desk.image(name, ImageFormat::Raw);
+        desk.images.ensure_stored(&image).expect("stored");
+        image
+    };
+    let (listed, unlisted) = (image("listed"), image("unlisted"));
+    let store = desk.path("var/lib/gpuaas/executor/images");
+    let foreign = store.join("somebody-elses");
+    fs::write(&foreign, EVIL).expect("written");
+    let gone = |over: bool| {
+        desk.images
+            .drop_unlisted(std::slice::from_ref(&listed), &|| over)
+            .expect("looked")
+    };
+    assert!(gone(false).is_empty(), "it was there yesterday");
+    let now = fs::metadata(&foreign).and_then(|seen| seen.modified()).expect("a time");
+    let age = |image: &Image, days: u64| {
+        let file = File::options().write(true).open(store.join(image.sha256.to_string()));
+        let then = now - Duration::from_secs(days * 86_400);
+        let times = FileTimes::new().set_modified(then);
+        file.expect("opened").set_times(times).expect("set");
+    };
+    age(&listed, 31);
+    age(&unlisted, 29);
+    assert!(gone(false).is_empty(), "it may come back");
+    age(&unlisted, 31);
+    assert!(gone(true).is_empty(), "a task may be about to use it");
+    assert_eq!(gone(false), [unlisted.sha256]);
+    assert!(gone(false).is_empty() && foreign.exists());
+    desk.images.verify(&listed).expect("there");
+    let again = desk.images.ensure_stored(&unlisted).expect("taken anew");
+    assert_eq!(again, Source::Directory);
 }
 
 #[test]

@@ -39,7 +39,7 @@ impl Ground {
             reachable: Vec::new(),
             switch_dir: "/run/openvswitch".into(),
             hosts_dir: format!("{ROOT}/hosts").into(),
-            dnsmasq_pid: "/run/dnsmasq.pid".into(),
+            dnsmasq_pid: None,
         };
         let machines = MachineSettings {
             uri: "qemu+unix:///system?socket=/run/libvirt/libvirt-sock".to_owned(),
@@ -94,6 +94,7 @@ impl Ground {
             "--dhcp-leasefile=/run/leases",
             "--pid-file=/run/dnsmasq.pid",
             "--user=root",
+            "--log-facility=/run/dnsmasq.log",
         ];
         run("dnsmasq", &args);
     }

@@ -2,7 +2,7 @@
 //! has the guest's port and flows, and is moved into a network of its own, where it is the guest's to use.
 
 use std::fs::File;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::Duration;
 
 use host::real::Network as Real;
@@ -220,7 +220,8 @@ fn abuse_32_guest_lies_about_who_it_is() {
         let flows = run("ovs-ofctl", &["--no-stats", "--no-names", "dump-flows", BRIDGE]);
         let from = format!("in_port={}", guest.port.plug.number());
         let ways: Vec<&str> = flows.lines().filter(|line| line.contains(&from)).collect();
-        let only_local = |line: &&str| line.ends_with("actions=LOCAL") || line.ends_with("actions=drop");
+        let only_local =
+            |line: &&str| line.ends_with("actions=LOCAL") || line.ends_with(",LOCAL") || line.ends_with("actions=drop");
         assert!(ways.len() > 10 && ways.iter().all(only_local), "{flows}");
         let last = ways
             .iter()
@@ -230,6 +231,89 @@ fn abuse_32_guest_lies_about_who_it_is() {
         drop(door);
         for guest in [guest, other] {
             network.ensure_no_port(&guest.port.plug).expect("unplugged");
+        }
+    });
+}
+
+/// How many frames this guest has been handed.
+fn handed(guest: &Impostor) -> u64 {
+    let counts = guest.does(|| std::fs::read_to_string("/proc/thread-self/net/dev").expect("counts"));
+    let own = counts.lines().find_map(|line| line.trim().strip_prefix("eth0:"));
+    let frames = own.and_then(|own| own.split_whitespace().nth(1)?.parse().ok());
+    frames.unwrap_or_else(|| panic!("{counts}"))
+}
+
+/// Asks for an address, as a client that has none does; what it is given is not used.
+fn asks_for_an_address(guest: &Impostor, options: &[&str]) {
+    let client = [
+        "netns",
+        "exec",
+        &guest.name,
+        "busybox",
+        "udhcpc",
+        "-i",
+        "eth0",
+        "-n",
+        "-q",
+        "-f",
+        "-t",
+        "8",
+        "-T",
+        "1",
+        "-s",
+        "/bin/true",
+    ];
+    run("ip", &[&client[..], options].concat());
+}
+
+#[test]
+fn what_the_host_says_to_all_is_heard_by_no_guest_but_the_one_that_asked() {
+    in_a_lab(|ground| {
+        let network = network(ground);
+        let (guest, other) = (Impostor::plug_in(&network, 1), Impostor::plug_in(&network, 2));
+        for guest in [&guest, &other] {
+            // What the switch says of an interface that is elsewhere by now is not asked here.
+            let desc = run("ovs-ofctl", &["dump-ports-desc", BRIDGE]);
+            let number = format!(" {}(", guest.port.plug.number());
+            let own = desc
+                .split(&number)
+                .nth(1)
+                .expect("a port")
+                .lines()
+                .nth(1)
+                .expect("a line");
+            assert!(own.contains("NO_FLOOD"), "{desc}");
+        }
+        let before = [handed(&guest), handed(&other)];
+        let everybody = UdpSocket::bind((GATEWAY, 0)).expect("a socket");
+        everybody.set_broadcast(true).expect("may");
+        for to in ["10.77.0.255:9", "224.0.0.251:5353"] {
+            everybody.send_to(b"everybody", to).expect("sent");
+        }
+        // Nobody has this address; whoever has it would be asked for.
+        TcpStream::connect_timeout(&"10.77.0.99:9".parse().expect("an address"), SOON).expect_err("nobody");
+        assert_eq!([handed(&guest), handed(&other)], before);
+        if std::path::Path::new("/usr/bin/busybox").exists() {
+            guest.ip(&["addr", "flush", "dev", "eth0"]);
+            let heard = handed(&other);
+            asks_for_an_address(&guest, &[]);
+            asks_for_an_address(&guest, &["-B"]);
+            assert_eq!(handed(&other), heard, "an answer to all is the asking guest's alone");
+            other.ip(&["addr", "flush", "dev", "eth0"]);
+            asks_for_an_address(&other, &["-B"]);
+        } else {
+            println!("not run: busybox is not installed");
+        }
+        // A removed reservation is forgotten, because the one that reads them is found and told.
+        let log = || std::fs::read_to_string("/run/dnsmasq.log").expect("a log");
+        let read = log().matches("cleared cache").count();
+        for guest in [guest, other] {
+            network.ensure_no_port(&guest.port.plug).expect("unplugged");
+        }
+        let until = std::time::Instant::now() + PATIENCE;
+        while log().matches("cleared cache").count() == read {
+            assert!(std::time::Instant::now() < until, "never told:\n{}", log());
+            std::thread::park_timeout(Duration::from_millis(50));
         }
     });
 }

@@ -57,7 +57,10 @@ fn a_port_that_somebody_has_changed_is_seen_and_made_again() {
         let (hosts, interface) = (format!("{ROOT}/hosts/vm-1"), ours.plug.interface());
         let line = fs::read_to_string(&hosts).expect("its address");
         let ofctl = |verb: &str, what: &str| drop(run("ovs-ofctl", &[verb, BRIDGE, what]));
-        let spoil: [(&str, &dyn Fn()); 6] = [
+        let spoil: [(&str, &dyn Fn()); 7] = [
+            ("what is for everybody is for it", &|| {
+                drop(run("ovs-ofctl", &["mod-port", BRIDGE, "1001", "flood"]));
+            }),
             ("flows are gone", &|| ofctl("del-flows", &format!("{cookie}/-1,udp"))),
             ("as many, that lead elsewhere", &|| {
                 ofctl("mod-flows", &format!("{cookie}/-1,tcp,actions=NORMAL"));

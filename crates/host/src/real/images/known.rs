@@ -2,7 +2,8 @@
 //! only, until the executor ends, and for a day at most, because disks forget. A file is known by its inode, size and
 //! both its times of change, and only if those were old when its reading began and it had nothing left to write back:
 //! then whoever writes to it later, through a call or through a mapping, moves a time that nobody can set. What differs
-//! in anything is hashed anew, and so is whatever lies on a file system that is not known to keep these times. Not seen:
+//! in anything is hashed anew, and so is whatever lies on a file system that is not known to keep these times (for a slice,
+//! that is; whoever only reads ahead has no use for hashing the same file over and over). Not seen:
 //! somebody who sets the machine's clock back to the nanosecond, or writes to the device below the file system. Both
 //! have to be root, who could as well change this program; and a day ends it.
 
@@ -31,6 +32,8 @@ const KEEP_TIMES: [u32; 3] = [0xef53, 0x5846_5342, 0x9123_683e];
 #[derive(Default)]
 pub(super) struct Known {
     files: Mutex<HashMap<Sha256, Record>>,
+    /// Read and found good, but never to be relied on.
+    seen: Mutex<HashMap<Sha256, (Stamp, Instant)>>,
 }
 
 struct Record {
@@ -65,6 +68,16 @@ impl Stamp {
         let newest = self.changed.0.max(self.modified.0);
         newest.saturating_add(SETTLED_S) < fresh.changed.0 && self.device == fresh.device
     }
+
+    /// Of a time that was not yet, at the time of `fresh`: it will not be settled soon.
+    fn ahead_of(&self, fresh: &Self) -> bool {
+        self.changed.0.max(self.modified.0) > fresh.changed.0
+    }
+
+    /// Were its bytes written so long before `fresh`?
+    pub(super) fn older(&self, than_s: i64, fresh: &Self) -> bool {
+        self.modified.0.saturating_add(than_s) < fresh.modified.0
+    }
 }
 
 impl Known {
@@ -83,10 +96,17 @@ impl Known {
             .map(drop)
     }
 
-    /// For at least half as long as anything is.
-    pub(super) fn holds_for_long(&self, sha256: &Sha256, file: &File) -> io::Result<bool> {
-        let young = self.about(sha256, file, |record| record.since.elapsed() < GOOD_FOR / 2);
-        young.map(|young| young == Some(true))
+    /// Was it read not long ago? Then it is known for at least half as long as anything is, or never.
+    pub(super) fn was_read(&self, sha256: &Sha256, file: &File) -> io::Result<bool> {
+        let young = |since: Instant| since.elapsed() < GOOD_FOR / 2;
+        if self.about(sha256, file, |record| young(record.since))? == Some(true) {
+            return Ok(true);
+        }
+        let stamp = Stamp::of(file)?;
+        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(seen
+            .get(sha256)
+            .is_some_and(|(before, since)| *before == stamp && young(*since)))
     }
 
     fn about<T>(&self, sha256: &Sha256, file: &File, ask: impl FnOnce(&mut Record) -> T) -> io::Result<Option<T>> {
@@ -121,11 +141,18 @@ impl Known {
         let found = digest(file, over)?;
         let keeps = fstatfs(&*file).is_ok_and(|seen| KEEP_TIMES.iter().any(|magic| i64::from(*magic) == seen.f_type));
         let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.remove(sha256);
         let before = files.remove(sha256).filter(|before| before.stamp == stamp);
-        if found == *sha256 && keeps && stamp.settled(&fresh) && Stamp::of(file)? == stamp && files.len() < MANY {
-            let since = Instant::now();
+        if found != *sha256 || Stamp::of(file)? != stamp {
+            return Ok(found);
+        }
+        let since = Instant::now();
+        if keeps && stamp.settled(&fresh) && files.len() < MANY {
             let inside = before.and_then(|before| before.inside);
             files.insert(found, Record { stamp, since, inside });
+        } else if (!keeps || stamp.ahead_of(&fresh)) && seen.len() < MANY {
+            seen.insert(found, (stamp, since));
         }
         Ok(found)
     }
@@ -164,5 +191,8 @@ mod tests {
             assert!(!at(modified, changed).settled(&fresh), "{modified} {changed}");
         }
         assert!(!at(97, 97).settled(&Stamp { device: 2, ..fresh }), "another clock");
+        assert!(at(97, 101).ahead_of(&fresh) && !at(100, 100).ahead_of(&fresh));
+        assert!(at(69, 100).older(30, &fresh) && !at(70, 0).older(30, &fresh));
+        assert!(!at(i64::MAX, 0).older(30, &fresh));
     }
 }

@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use model::digest::{Hasher, Sha256};
 use model::signal::Code;
+use rustix::io::Errno;
 
 use self::known::{Known, Stamp};
 use self::pieces::Inside;
@@ -27,6 +28,10 @@ const STORE: &str = "var/lib/gpuaas/executor/images";
 /// Where a program finds the disk that it was given.
 const DISK: &str = "/proc/self/fd/0";
 const CHUNK: usize = 1 << 20;
+/// How long what is not listed any more may lie.
+const UNLISTED_S: i64 = 30 * 86_400;
+/// What the kernel says of a file that its disk, or its file system, has lost.
+const LOST: [Errno; 5] = [Errno::IO, Errno::NODATA, Errno::BADMSG, Errno::UCLEAN, Errno::REMOTEIO];
 /// The task's own limit is 10 800 s; a converter that needs longer is stuck.
 const CONVERT: Duration = Duration::from_secs(6600);
 
@@ -81,17 +86,23 @@ impl Images {
         let Some(mut file) = store.file(name)? else {
             return Ok(());
         };
-        if self.known.holds_for_long(&sha256, &file).doing(doing)? {
+        if self.known.was_read(&sha256, &file).doing(doing)? {
             return Ok(());
         }
         let (before, fresh) = (Stamp::of(&file).doing(doing)?, store.nameless(0o600)?);
-        let found = self.known.read(&sha256, &mut file, &fresh, over).doing(doing)?;
-        if found != sha256 && Stamp::of(&file).doing(doing)? == before {
-            store.remove(name)?;
-            let why = format!("the stored file had digest {found}, and is taken out");
-            return Err(rotten(name, &why));
+        let read = self.known.read(&sha256, &mut file, &fresh, over);
+        let why = match read {
+            Ok(found) if found == sha256 => return Ok(()),
+            Ok(found) => format!("the stored file had digest {found}, and is taken out"),
+            Err(error) if is_lost(&error) => format!("the stored file cannot be read ({error}), and is taken out"),
+            Err(error) => return Err(error).doing(doing),
+        };
+        // Unless somebody has just changed it: then it is another one, and read at the next look.
+        if Stamp::of(&file).doing(doing)? != before {
+            return Ok(());
         }
-        Ok(())
+        store.remove(name)?;
+        Err(rotten(name, &why))
     }
 
     /// What its pieces sum up to on any disk, before one has it.
@@ -228,6 +239,26 @@ impl crate::Images for Images {
         Ok(results.filter_map(Result::err).collect())
     }
 
+    fn drop_unlisted(&self, listed: &[Image], over: &dyn Fn() -> bool) -> Result<Vec<Sha256>> {
+        let store = self.store()?;
+        let mut gone = Vec::new();
+        for name in store.names()? {
+            let Ok(sha256) = name.parse::<Sha256>() else { continue };
+            if listed.iter().any(|image| image.sha256 == sha256) {
+                continue;
+            }
+            let Some(file) = store.file(&name)? else { continue };
+            let doing = || format!("look at image {name}");
+            let (stored, fresh) = (Stamp::of(&file).doing(doing)?, store.nameless(0o600)?);
+            let old = stored.older(UNLISTED_S, &Stamp::of(&fresh).doing(doing)?);
+            if old && !over() {
+                store.remove(&name)?;
+                gone.push(sha256);
+            }
+        }
+        Ok(gone)
+    }
+
     fn write(&self, image: &Image, disk: &dyn OpenDisk) -> Result<()> {
         let held = disk.fd().ok_or_else(|| refused(image, "the disk is a pretended one"))?;
         let doing = || format!("write image {} to a disk", image.sha256);
@@ -268,6 +299,11 @@ impl crate::Images for Images {
             None => Ok(()),
         }
     }
+}
+
+fn is_lost(error: &std::io::Error) -> bool {
+    LOST.iter()
+        .any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
 }
 
 /// The whole file, wherever somebody else has left off reading it.
@@ -314,5 +350,22 @@ fn slice_error(code: Code, image: &Image, why: &str) -> Error {
         code,
         subject: image.name.to_string(),
         why: why.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A file that its disk has lost is no good to anybody; a reading that was called off says nothing of the file.
+    #[test]
+    fn only_what_the_disk_has_lost_is_lost() {
+        for errno in LOST {
+            assert!(is_lost(&errno.into()), "{errno}");
+        }
+        for errno in [Errno::INTR, Errno::NFILE, Errno::NOMEM, Errno::ACCESS, Errno::PERM] {
+            assert!(!is_lost(&errno.into()), "{errno}");
+        }
+        assert!(!is_lost(&std::io::ErrorKind::Interrupted.into()));
     }
 }

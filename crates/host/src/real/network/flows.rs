@@ -25,6 +25,9 @@ const CLOSED: [&str; 11] = [
 
 pub(crate) const TELEMETRY: u16 = 9110;
 const DNS: u16 = 53;
+/// The flow by which an answer to all gets to the one that asked last: from the host, of DHCP, for seconds only.
+const ANSWER: &str = "table=0,hard_timeout=4,priority=110,in_port=65534,eth_dst=ff:ff:ff:ff:ff:ff,eth_type=0x800,nw_proto=17,\
+    udp_src=67,udp_dst=68,output:NXM_OF_IN_PORT[]";
 const SSH: u16 = 22;
 
 /// What the flows of a port depend on besides the port.
@@ -57,12 +60,14 @@ pub fn flows(port: &Port, around: &Surroundings) -> String {
             "cookie={cookie:#018x},priority={priority},{matches},actions={actions}"
         ));
     };
-    let from = format!("in_port={number},dl_src={mac}");
-    // Asking for its address, before it has one and after.
+    // A frame with a VLAN's tag is an IP packet to the switch all the same, and to the host in another network.
+    let from = format!("in_port={number},vlan_tci=0x0000/0x1fff,dl_src={mac}");
+    // Asking for its address, before it has one and after. Whoever wants the answer sent to all is for a moment the one
+    // who hears what is.
     flow(
         400,
         format!("{from},udp,nw_src=0.0.0.0,nw_dst=255.255.255.255,tp_src=68,tp_dst=67"),
-        "LOCAL",
+        &format!("learn({ANSWER}),LOCAL"),
     );
     if let Some(gateway) = around.gateway {
         let to = format!("nw_src={ip},nw_dst={gateway}");
@@ -92,12 +97,12 @@ pub fn flows(port: &Port, around: &Surroundings) -> String {
     // To the guest, from the host alone.
     flow(
         100,
-        format!("in_port=LOCAL,dl_dst={mac},ip,nw_dst={ip}"),
+        format!("in_port=LOCAL,vlan_tci=0x0000/0x1fff,dl_dst={mac},ip,nw_dst={ip}"),
         &format!("output:{number}"),
     );
     flow(
         100,
-        format!("in_port=LOCAL,arp,arp_tpa={ip}"),
+        format!("in_port=LOCAL,vlan_tci=0x0000/0x1fff,arp,arp_tpa={ip}"),
         &format!("output:{number}"),
     );
     flow(90, format!("dl_dst={mac}"), "drop");

@@ -6,16 +6,19 @@ mod flows;
 use std::fs;
 use std::io::{Seek, Write};
 use std::net::Ipv4Addr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use model::id::AllocationId;
 use model::signal::Code;
 use model::value::{Ipv4Cidr, Name};
 use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::command::{Commands, Output, Program, With};
+use super::dhcp;
+use super::sys::Sys;
 use super::whole::Folder;
 use crate::error::Doing;
 use crate::{Error, Plug, Port, Result};
@@ -36,7 +39,8 @@ pub struct Settings {
     pub switch_dir: PathBuf,
     /// What dnsmasq was told as `--dhcp-hostsdir`.
     pub hosts_dir: PathBuf,
-    pub dnsmasq_pid: PathBuf,
+    /// Where one writes its number whose command line does not say that it reads that directory.
+    pub dnsmasq_pid: Option<PathBuf>,
 }
 
 impl Default for Settings {
@@ -45,7 +49,7 @@ impl Default for Settings {
             reachable: Vec::new(),
             switch_dir: "/run/openvswitch".into(),
             hosts_dir: "/var/lib/gpuaas/dhcp-hosts".into(),
-            dnsmasq_pid: "/run/gpuaas/dnsmasq.pid".into(),
+            dnsmasq_pid: None,
         }
     }
 }
@@ -173,20 +177,34 @@ impl Network {
         Ok(self.switch(&["list-br"])?.lines().map(str::to_owned).collect())
     }
 
-    /// A file that is gone is served until it is told to look.
+    /// A file that is gone is served until it is told to look. One that does not run will read the directory when it does.
     fn nudge_dnsmasq(&self) -> Result<()> {
-        let path = &self.settings.dnsmasq_pid;
-        let Ok(text) = fs::read_to_string(path) else {
-            return Ok(()); // it does not run, and will read the directory when it does
-        };
-        let pid = text.trim().parse().ok().and_then(Pid::from_raw);
-        let Some(pid) = pid else { return Ok(()) };
+        let sys = Sys::under(Path::new("/"));
+        let mut told = dhcp::servers(&sys)?;
+        let named = self.settings.dnsmasq_pid.as_deref().map(fs::read_to_string);
+        let named = named.and_then(|text| text.ok()?.trim().parse().ok());
         // The number may be another process's by now.
-        let comm = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-        if comm.trim() != "dnsmasq" {
-            return Ok(());
+        told.extend(named.filter(|pid| dhcp::is_server(&sys, *pid) && !told.contains(pid)));
+        for pid in told.into_iter().filter_map(|pid| Pid::from_raw(pid.cast_signed())) {
+            match kill_process(pid, Signal::HUP) {
+                Ok(()) | Err(Errno::SRCH) => {}
+                Err(error) => return Err(error).doing(|| "tell dnsmasq".to_owned()),
+            }
         }
-        kill_process(pid, Signal::HUP).doing(|| "tell dnsmasq".to_owned())
+        Ok(())
+    }
+
+    /// What the host sends to everybody is sent to no guest; the flows let through what each is meant to have.
+    fn keep_from_flood(&self, port: &Port) -> Result<()> {
+        let number = port.plug.number().to_string();
+        let args = ["mod-port", &self.bridge_socket(&port.bridge), &number, "no-flood"];
+        self.commands.run(Program::OvsOfctl, &args, None, LIMIT)?.ok()
+    }
+
+    fn is_kept_from_flood(&self, port: &Port) -> Result<bool> {
+        let args = ["dump-ports-desc", &self.bridge_socket(&port.bridge)];
+        let said = self.commands.ask(Program::OvsOfctl, &args, LIMIT)?;
+        Ok(has_no_flood(&said, port.plug.number()))
     }
 
     fn ip(&self, args: &[&str]) -> Result<()> {
@@ -245,6 +263,7 @@ impl crate::Network for Network {
         if given.trim() != plug.number().to_string() {
             return Err(refused(plug, "another port, which has its number"));
         }
+        self.keep_from_flood(port)?;
         // dnsmasq runs as a user of its own and has to read it.
         let folder = Folder::ensure_with(&self.settings.hosts_dir, 0o755)?;
         folder.write(plug.vm.as_str(), Self::reservation(port).as_bytes(), 0o644)
@@ -284,7 +303,7 @@ impl crate::Network for Network {
         if self.plugged(plug)? != Some(own) || !has_interface(&plug.interface())? {
             return Ok(false);
         }
-        Ok(self.has_flows(port)? && self.has_reservation(port)?)
+        Ok(self.has_flows(port)? && self.is_kept_from_flood(port)? && self.has_reservation(port)?)
     }
 
     fn has_port(&self, plug: &Plug) -> Result<bool> {
@@ -301,6 +320,14 @@ fn refused(plug: &Plug, holder: &str) -> Error {
         subject: plug.interface(),
         why: format!("port, address or name belong to {holder}"),
     }
+}
+
+/// ` 17(tap): addr:…`, and below it `     config:     NO_FLOOD`.
+fn has_no_flood(said: &str, number: u32) -> bool {
+    let start = format!("{number}(");
+    let mut lines = said.lines().map(str::trim).skip_while(|line| !line.starts_with(&start));
+    let config = lines.find_map(|line| line.strip_prefix("config:"));
+    config.is_some_and(|words| words.split_whitespace().any(|word| word == "NO_FLOOD"))
 }
 
 fn has_interface(name: &str) -> Result<bool> {
@@ -348,4 +375,16 @@ fn address_of(bridge: &Name) -> Result<Option<Ipv4Addr>> {
         }
     }
     Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::has_no_flood;
+
+    #[test]
+    fn each_port_has_its_own_line() {
+        let said = "OFPST_PORT_DESC reply (xid=0x2):\n 1(a): addr:02:00\n     config:     PORT_DOWN NO_FLOOD\n     \
+            state:      0\n 11(b): addr:02:01\n     config:     0\n     state:      0\n";
+        assert!(has_no_flood(said, 1) && !has_no_flood(said, 11) && !has_no_flood(said, 2));
+    }
 }

@@ -6,13 +6,13 @@ use std::time::Duration;
 use model::value::{Ipv4Cidr, Name};
 
 use super::super::command::Program;
+use super::super::dhcp;
 use super::Ready;
 use crate::readiness::NetworkState;
 use crate::{Error, Result};
 
 /// The kernel's number for links over InfiniBand.
 const INFINIBAND: &str = "32";
-const CMDLINE_BYTES: u64 = 64 << 10;
 const LIMIT: Duration = Duration::from_secs(10);
 
 impl Ready {
@@ -23,7 +23,7 @@ impl Ready {
             has_nat: self.has_nat()?,
             forwards: self.sys.optional("proc/sys/net/ipv4/ip_forward")?.as_deref() == Some("1"),
             unplanned_ipoib: self.unplanned_ipoib()?,
-            has_dhcp: self.has_dhcp()?,
+            has_dhcp: !dhcp::servers(&self.sys)?.is_empty(),
         })
     }
 
@@ -41,25 +41,6 @@ impl Ready {
             Err(Error::Program { .. }) => Ok(None),
             Err(error) => Err(error),
         }
-    }
-
-    /// dnsmasq that reads a directory of reservations.
-    fn has_dhcp(&self) -> Result<bool> {
-        for name in self.sys.names("proc")? {
-            let Ok(pid) = name.parse::<u32>() else { continue };
-            if self.sys.attribute(&format!("proc/{pid}/comm")).as_deref() != Some("dnsmasq") {
-                continue;
-            }
-            let cmdline = self
-                .sys
-                .bytes(&format!("proc/{pid}/cmdline"), CMDLINE_BYTES)?
-                .unwrap_or_default();
-            let mut words = cmdline.split(|byte| *byte == 0);
-            if words.any(|word| word.starts_with(b"--dhcp-hostsdir")) {
-                return Ok(true);
-            }
-        }
-        Ok(false)
     }
 
     fn unplanned_ipoib(&self) -> Result<Vec<String>> {
