@@ -312,10 +312,7 @@ where
     Box::pin(http.serve_connection(TokioIo::new(Linger::new(io)), peered))
 }
 
-#[expect(
-    clippy::manual_async_fn,
-    reason = "an async fn keeps room for everything twice, once as it came and once as it is used"
-)]
+/// Not an `async fn`: that would keep room for everything twice, once as it came and once as it is used.
 fn until_over(
     mut requests: Pin<Box<dyn Requests>>,
     end: End,
@@ -323,13 +320,18 @@ fn until_over(
     addr: SocketAddr,
     place: OwnedSemaphorePermit,
 ) -> impl Future<Output = ()> {
+    let told = move |done: hyper::Result<()>| {
+        if let Err(reason) = done {
+            tell(addr, reason.into());
+        }
+    };
     async move {
         let drain = tokio::select! {
-            done = requests.as_mut() => return ended(done, addr),
+            done = requests.as_mut() => return told(done),
             () = stop.stopped() => end.stop_drain,
             () = end.cut() => {
                 if let Ok(done) = timeout(OVER_TOLD, requests.as_mut()).await {
-                    return ended(done, addr);
+                    return told(done);
                 }
                 OVER_DRAIN
             }
@@ -337,15 +339,9 @@ fn until_over(
         };
         requests.as_mut().wind_up();
         match timeout(drain, requests).await {
-            Ok(done) => ended(done, addr),
+            Ok(done) => told(done),
             Err(_) => tell(addr, "cut after the drain time".into()),
         }
         drop(place);
-    }
-}
-
-fn ended(done: hyper::Result<()>, addr: SocketAddr) {
-    if let Err(reason) = done {
-        tell(addr, reason.into());
     }
 }

@@ -332,7 +332,7 @@ async fn ping(State(town): Town, Extension(peer): Extension<Peer>) -> Json<PingA
     Json(PingAnswer {
         node_id: town.node_id,
         epoch: 1,
-        serial,
+        serial: serial.to_string(),
         not_after,
     })
 }

@@ -37,22 +37,14 @@ pub fn later(work: impl Future<Output = Response> + Send + 'static) -> Response 
 
 /// The answer itself, waited for if need be. What was put around the first one is around it, too. While it waits, it keeps
 /// the work and those headers, and nothing else.
-#[expect(
-    clippy::manual_async_fn,
-    reason = "an async fn keeps room for everything twice, once as it came and once as it is used"
-)]
-pub fn settle<E>(
-    first: impl Future<Output = Result<Response, E>> + Unpin,
-) -> impl Future<Output = Result<Response, E>> {
-    async move {
-        let (work, headers) = match First::of(first.await?) {
-            First::Held(work, headers) => (work, headers),
-            First::Whole(answer) => return Ok(answer),
-        };
-        let mut answer = work.await;
-        answer.headers_mut().extend(headers);
-        Ok(answer)
-    }
+pub async fn settle<E>(first: impl Future<Output = Result<Response, E>> + Unpin) -> Result<Response, E> {
+    let (work, headers) = match First::of(first.await?) {
+        First::Held(work, headers) => (work, headers),
+        First::Whole(answer) => return Ok(answer),
+    };
+    let mut answer = work.await;
+    answer.headers_mut().extend(headers);
+    Ok(answer)
 }
 
 type Headers = Box<[(Option<HeaderName>, HeaderValue)]>;
