@@ -25,6 +25,7 @@ pub const MODULES: [&str; 8] = [
 
 pub(crate) const LVM_WORDS: &str =
     "/etc/lvm/lvm.conf has event_activation on, and neither a devices file nor a filter that rejects nvme";
+pub(crate) const LABEL_WORDS: &str = "/etc/fstab names LABEL=cloudimg-rootfs";
 pub(crate) const MD_WORDS: &str = "mdadm.conf has no line AUTO … -all";
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,6 +43,8 @@ pub struct Readiness {
     pub lvm_autoactivation: Option<String>,
     /// Why arrays that a tenant puts on a disk would be assembled.
     pub md_autoassembly: Option<String>,
+    /// Where a file system of the host's own is named by a label, which a tenant can put on a disk as well.
+    pub root_by_label: Option<String>,
     /// Does somebody partition the GPUs' own fabric? Says what was seen.
     pub fabric_manager: FabricManager,
     /// Whose limit on locked memory counts, and the limit; None: none.

@@ -96,7 +96,7 @@ fn lacks(hardware: &mut Hardware, what: &str) {
 }
 
 /// Each with how many of the eight slots remain.
-const PLANTS: [(Code, u32, Plant); 25] = [
+const PLANTS: [(Code, u32, Plant); 26] = [
     (Code::VfioGroupNotViable, 7, |h| {
         gpu(h).driver = Some("nouveau".to_owned())
     }),
@@ -139,6 +139,7 @@ const PLANTS: [(Code, u32, Plant); 25] = [
     (Code::FabricNotIsolated, 0, |h| lacks(h, "own partitions")),
     (Code::LvmAutoactivation, 0, |h| lacks(h, "lvm filter")),
     (Code::MdAutoassembly, 0, |h| lacks(h, "mdadm AUTO -all")),
+    (Code::HostRootByLabel, 0, |h| lacks(h, "root by uuid")),
     (Code::KvmUnavailable, 0, |h| h.no_kvm = true),
     (Code::VfioNotLoaded, 0, |h| h.no_vfio = true),
     (Code::CommandMissing, 0, |h| lacks(h, "virsh")),

@@ -9,7 +9,7 @@ use super::Pretend;
 use super::hardware::Hardware;
 use crate::Result;
 use crate::readiness::{
-    FabricManager, LVM_WORDS, MD_WORDS, MODULES, NetworkState, REQUIRED_COMMANDS, Readiness, Ready,
+    FabricManager, LABEL_WORDS, LVM_WORDS, MD_WORDS, MODULES, NetworkState, REQUIRED_COMMANDS, Readiness, Ready,
 };
 
 impl Ready for Pretend {
@@ -73,6 +73,7 @@ impl Hardware {
                 .collect(),
             reboot_required: (!has("no reboot")).then(|| "/run/reboot-required".to_owned()),
             lvm_autoactivation: (!has("lvm filter")).then(|| LVM_WORDS.to_owned()),
+            root_by_label: (!has("root by uuid")).then(|| LABEL_WORDS.to_owned()),
             md_autoassembly: (!has("mdadm AUTO -all")).then(|| MD_WORDS.to_owned()),
             fabric_manager: FabricManager {
                 is_running: has("fabric manager"),

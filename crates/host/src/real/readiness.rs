@@ -2,6 +2,7 @@
 //! a program and shown by no file, the program is asked.
 
 mod auto;
+mod labels;
 mod network;
 mod partitions;
 
@@ -103,6 +104,7 @@ impl crate::Ready for Ready {
                 .has("run/reboot-required")
                 .then(|| "/run/reboot-required".to_owned()),
             lvm_autoactivation: self.lvm_autoactivation()?,
+            root_by_label: self.root_by_label(&cmdline)?,
             md_autoassembly: self.md_autoassembly()?,
             fabric_manager: self.fabric_manager()?,
             memlock_of,

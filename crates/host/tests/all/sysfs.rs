@@ -96,7 +96,7 @@ fn odd_machines_are_read_alike_too() {
 fn what_the_owner_prepared_is_read_alike() {
     let nothing = |hardware: &mut Hardware| {
         (hardware.no_kvm, hardware.no_vfio, hardware.memlock_bytes) = (true, true, Some(8 << 20));
-        let all = "virsh,nvme,no reboot,lvm filter,mdadm AUTO -all,fabric manager,bridge br-slices,nat,forwarding,\
+        let all = "virsh,nvme,no reboot,lvm filter,root by uuid,mdadm AUTO -all,fabric manager,bridge br-slices,nat,forwarding,\
                    netplan ib0,dhcp,own partitions";
         hardware.lacks.extend(all.split(',').map(|what| what.trim().to_owned()));
     };

@@ -108,6 +108,11 @@ fn takes_hold(seen: &Seen, found: &mut Found) {
         let fix = "echo 'AUTO -all' >> /etc/mdadm/mdadm.conf; update-initramfs -u";
         found.blocks_all(HOST, Code::MdAutoassembly, why, fix);
     }
+    if let Some(why) = &seen.readiness.root_by_label {
+        let fix = "name it by UUID=, PARTUUID= or path, update-grub, update-initramfs -u; in the firmware, boot from no \
+            disk of a slot";
+        found.blocks_all(HOST, Code::HostRootByLabel, why, fix);
+    }
 }
 
 fn network(seen: &Seen, slices: &SlicePolicy, found: &mut Found) {

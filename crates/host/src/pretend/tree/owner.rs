@@ -39,6 +39,14 @@ impl Tree<'_> {
         let value = u8::from(!has("lvm filter"));
         let config = format!("# event_activation = 1\nglobal {{\n\tevent_activation = {value}\n}}\n");
         self.write("etc/lvm/lvm.conf", &config)?;
+        let root = match has("root by uuid") {
+            true => "UUID=6d0b7a4e-7d35-4a3c-9f0e-2f2f3d1c9b11",
+            false => "LABEL=cloudimg-rootfs",
+        };
+        self.write(
+            "etc/fstab",
+            &format!("# LABEL=old / ext4\n{root} / ext4 defaults 0 1\n"),
+        )?;
         self.write("usr/sbin/mdadm", "")?;
         let auto = if has("mdadm AUTO -all") { "AUTO -all\n" } else { "" };
         self.write(
