@@ -6,6 +6,7 @@ mod kills;
 mod network;
 mod parts;
 mod slice;
+mod unit;
 mod upkeep;
 
 use std::io::{BufRead, BufReader, Read};
