@@ -1,6 +1,6 @@
 //! Every disk of the slots, wiped and looked at. Markers that nobody could have known are planted before and sought
-//! afterwards; a method that the disk fails at gives way to the next, and a disk that stays dirty is an error. Each disk has
-//! a thread of its own: one may take hours, and does not get faster by waiting for another.
+//! afterwards; a method that the disk fails at gives way to the next, and a disk that stays dirty is an error. Of several
+//! disks each has a thread of its own: one may take hours, and does not get faster by waiting for another.
 
 use std::panic::resume_unwind;
 use std::thread::ScopedJoinHandle;
@@ -34,6 +34,9 @@ impl Hold {
 
     /// The answers are in the order of the slots, whoever was first.
     fn all_at_once<T: Send>(&self, work: impl Fn(&Slot) -> Result<T, Fail> + Sync) -> Vec<Result<T, Fail>> {
+        if let [only] = self.slots.as_slice() {
+            return vec![work(only)];
+        }
         let (work, operations) = (&work, &self.host.operations);
         std::thread::scope(|scope| {
             let begin = |(number, slot)| {
