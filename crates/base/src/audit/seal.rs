@@ -17,9 +17,12 @@ use crate::metrics::{AUDIT_SEALED, AUDIT_UNSEALED_SECONDS};
 
 const EVERY: Duration = Duration::from_millis(500);
 const BATCH: i64 = 500;
-/// Looking at all rows each half second would cost more than the audit itself. A busy fleet writes hundreds of
-/// thousands in an hour, so each time only the last minutes are looked at; no transaction of ours lives longer.
+/// Looking at all rows each half second would cost more than the audit itself: a busy fleet writes a thousand each
+/// second. So each time only the last seconds are looked at, and now and then the last minutes, for transactions that were
+/// slow; none of ours lives longer.
+const FRESH: time::Duration = time::Duration::seconds(4);
 const RECENT: time::Duration = time::Duration::minutes(3);
+const RECENT_EVERY: time::Duration = time::Duration::seconds(5);
 /// Now and then the last hours are walked through, and at the start and once an hour everything: a slice with each look
 /// at what is recent, which never waits for them.
 const WIDE: time::Duration = time::Duration::hours(2);
@@ -59,6 +62,8 @@ pub async fn seal_all(db: &Db) -> sqlx::Result<u64> {
 #[derive(Debug)]
 pub struct Sealer {
     walks: [Walk; 2],
+    /// When the last minutes were looked at.
+    recent_at: Option<OffsetDateTime>,
     /// The oldest row that was seen without a seal when none could be given, by anybody.
     waits: Option<Place>,
 }
@@ -67,6 +72,7 @@ impl Default for Sealer {
     fn default() -> Self {
         Self {
             walks: [Walk::new(WIDE_EVERY, Some(WIDE)), Walk::new(FULL_EVERY, None)],
+            recent_at: None,
             waits: None,
         }
     }
@@ -88,7 +94,10 @@ impl Sealer {
     }
 
     async fn look(&mut self, db: &Db, now: OffsetDateTime, oldest: &mut Option<OffsetDateTime>) -> sqlx::Result<()> {
-        let mut from = (now - RECENT, Uuid::nil());
+        // A clock may be set back.
+        let due = self.recent_at.is_none_or(|at| (now - at).abs() >= RECENT_EVERY);
+        let reach = if due { RECENT } else { FRESH };
+        let mut from = (now - reach, Uuid::nil());
         let end = loop {
             match step(db, from, oldest).await {
                 Next::More(place) => from = place,
@@ -98,6 +107,12 @@ impl Sealer {
         if let Next::Failed = end {
             // What is recent now may be so no longer when it can be sealed.
             self.walks.iter_mut().for_each(|walk| walk.begun = None);
+        }
+        // Whoever was at it may have been the one that looked at the last minutes, and may be gone by the next time.
+        match end {
+            Next::End | Next::More(_) if due => self.recent_at = Some(now),
+            Next::End | Next::More(_) => {}
+            Next::Failed | Next::Theirs => self.recent_at = None,
         }
         // Whoever else is at it may have come to a halt.
         if let Next::Failed | Next::Theirs = end {
