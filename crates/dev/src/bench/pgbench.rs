@@ -1,6 +1,6 @@
-//! What the same PostgreSQL commits for nobody in particular: pgbench with as many clients, as many transactions per
-//! round and rows about as large, in the same cluster, with the same settings. One statement per transaction, so that
-//! it is the fairest limit there is: everything else that a round costs us is ours.
+//! What the same PostgreSQL commits for nobody in particular: pgbench with as many clients, in the same cluster, with the
+//! same settings. Its own transaction without the two rows that everybody wants at once (`-N`: change a row, read it, add
+//! a line to a history), and beside it the least that a transaction can be: one statement on a row of our size.
 
 use std::path::PathBuf;
 
@@ -45,7 +45,19 @@ impl PgBench {
         })
     }
 
-    /// Rounds per second of this many clients, each round of this many transactions.
+    /// Rows for pgbench's own transaction, more than its clients meet at once.
+    pub(super) async fn fill(&self) -> anyhow::Result<()> {
+        self.say(&["-i", "-q", "-s", "10", DATABASE]).await.map(drop)
+    }
+
+    /// Transactions of pgbench's own per second.
+    pub(super) async fn own_per_s(&self, clients: usize, seconds: u64) -> anyhow::Result<f64> {
+        let (clients, seconds) = (clients.to_string(), seconds.to_string());
+        let args = ["-n", "-N", "-M", "prepared", "-j", "2", "-c", &clients, "-T", &seconds];
+        tps(&self.say(&[&args[..], &[DATABASE]].concat()).await?)
+    }
+
+    /// Rounds per second of this many clients, each round of this many transactions of one statement.
     pub(super) async fn rounds_per_s(&self, clients: usize, transactions: usize, seconds: u64) -> anyhow::Result<f64> {
         let until = ["-M", "prepared", "-T", &seconds.to_string()];
         self.scripts_per_s(DATABASE, &round(transactions), clients, until).await
@@ -66,41 +78,34 @@ impl PgBench {
     ) -> anyhow::Result<f64> {
         let file = self.dir.join("round.sql");
         std::fs::write(&file, script)?;
+        let (clients, file) = (clients.to_string(), file.display().to_string());
+        let args = [&["-n"], &until[..], &["-c", &clients, "-j", "2", "-f", &file, database]].concat();
+        tps(&self.say(&args).await?)
+    }
+
+    async fn say(&self, args: &[&str]) -> anyhow::Result<String> {
         let log = self.dir.join("pgbench.log");
         if log.exists() {
             std::fs::remove_file(&log)?;
         }
-        let text = |path: &PathBuf| path.display().to_string();
-        let args = [
-            "-n",
-            until[0],
-            until[1],
-            until[2],
-            until[3],
-            "-U",
-            SUPERUSER,
-            "-c",
-            &clients.to_string(),
-            "-j",
-            "2",
-            "-h",
-            &text(&self.socket_dir),
-            "-f",
-            &text(&file),
-            database,
-        ];
+        let socket_dir = self.socket_dir.display().to_string();
+        let args = [&["-U", SUPERUSER, "-h", &socket_dir], args].concat();
         let program = Program {
             exe: self.program.clone(),
-            args: args.map(str::to_owned).to_vec(),
+            args: args.into_iter().map(str::to_owned).collect(),
             log: log.clone(),
         };
         let ended = tokio::task::spawn_blocking(move || spawn(&program)?.wait()).await??;
         let said = std::fs::read_to_string(&log)?;
         anyhow::ensure!(ended.success(), "pgbench: {said}");
-        let tps = said.lines().find_map(|line| line.strip_prefix("tps = "));
-        let tps = tps.and_then(|rest| rest.split(' ').next()?.parse().ok());
-        tps.with_context(|| format!("pgbench said no rate: {said}"))
+        Ok(said)
     }
+}
+
+fn tps(said: &str) -> anyhow::Result<f64> {
+    let tps = said.lines().find_map(|line| line.strip_prefix("tps = "));
+    let tps = tps.and_then(|rest| rest.split(' ').next()?.parse().ok());
+    tps.with_context(|| format!("pgbench said no rate: {said}"))
 }
 
 /// Queued, then changed as often as there are further transactions; the last one brings a result.
