@@ -23,7 +23,7 @@ use crate::task::{self, claim, enqueue_probe, retention, store as tasks};
 use crate::{image, telemetry, trust};
 
 /// Between two looks at a busy queue.
-const LOOK_PAUSE: Duration = Duration::from_millis(2);
+const LOOK_PAUSE: Duration = Duration::from_millis(5);
 
 /// Starts them. Every process with node-facing listeners runs all of them; each pass is safe to run twice at once.
 pub fn spawn(fleet: &Fleet, loops: &mut JoinSet<()>) {

@@ -220,8 +220,7 @@ async fn probe(
 ) -> Answer<(StatusCode, Json<TaskView>)> {
     let mut change = fleet.app.db.change(&actor, "node.probe", id).await?;
     let task_id = task::enqueue_probe(&fleet, &mut change, id).await?;
-    change.commit().await?;
-    asked(&fleet, task_id).await
+    asked(change, task_id).await
 }
 
 async fn clean(
@@ -232,14 +231,13 @@ async fn clean(
     let mut change = fleet.app.db.change(&actor, "node.clean", id).await?;
     let row = state::lock(&mut change, id).await?;
     let task_id = machine::clean_again(&fleet, &mut change, &row).await?;
-    change.commit().await?;
-    asked(&fleet, task_id).await
+    asked(change, task_id).await
 }
 
-async fn asked(fleet: &Fleet, id: TaskId) -> Answer<(StatusCode, Json<TaskView>)> {
-    let row = task::store::get(fleet.app.db.bookkeeping(), id)
-        .await?
-        .ok_or(Code::NotFound)?;
+/// The task as it is committed: looked at before, where the connection is at hand.
+async fn asked(mut change: Change, id: TaskId) -> Answer<(StatusCode, Json<TaskView>)> {
+    let row = task::store::get(change.conn(), id).await?.ok_or(Code::NotFound)?;
+    change.commit().await?;
     Ok((StatusCode::ACCEPTED, Json(task::view(row)?)))
 }
 

@@ -14,7 +14,7 @@ use serde_json::json;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::store;
+use super::store::{self, Standing};
 use crate::Fleet;
 use crate::image;
 use crate::intent;
@@ -44,11 +44,18 @@ pub struct Ask {
 /// Signs and queues a task, or finds the one of the same operation that is still under way or has done it.
 pub async fn enqueue(fleet: &Fleet, change: &mut Change, ask: &Ask) -> Answer<TaskId> {
     let row = state::lock(change, ask.node).await?;
-    enqueue_on(fleet, change, &row, ask).await
+    enqueue_on(fleet, change, &row, ask, None).await
 }
 
-/// The same with the node's row, locked in this change and not changed since.
-async fn enqueue_on(fleet: &Fleet, change: &mut Change, row: &NodeRow, ask: &Ask) -> Answer<TaskId> {
+/// The same with the node's row, locked in this change and not changed since; and with how things stand, where that was
+/// seen under the same lock.
+async fn enqueue_on(
+    fleet: &Fleet,
+    change: &mut Change,
+    row: &NodeRow,
+    ask: &Ask,
+    standing: Option<Standing>,
+) -> Answer<TaskId> {
     let spec = ask.task.task_type().spec();
     may_take(fleet, row, ask.task.task_type())?;
     let mut counters = Counters::of(row);
@@ -70,6 +77,7 @@ async fn enqueue_on(fleet: &Fleet, change: &mut Change, row: &NodeRow, ask: &Ask
         counters,
         intent_sha256,
         asked,
+        standing,
     };
     issue(fleet, change, ask, draft).await
 }
@@ -99,6 +107,7 @@ pub(super) async fn issue_again(fleet: &Fleet, change: &mut Change, ask: &Ask, a
         row: &row,
         intent_sha256,
         asked,
+        standing: None,
     };
     issue(fleet, change, ask, draft).await
 }
@@ -109,6 +118,7 @@ struct Draft<'a> {
     counters: Counters,
     intent_sha256: Option<Sha256>,
     asked: Again,
+    standing: Option<Standing>,
 }
 
 async fn issue(fleet: &Fleet, change: &mut Change, ask: &Ask, draft: Draft<'_>) -> Answer<TaskId> {
@@ -117,9 +127,13 @@ async fn issue(fleet: &Fleet, change: &mut Change, ask: &Ask, draft: Draft<'_>) 
         mut counters,
         intent_sha256,
         asked,
+        standing,
     } = draft;
     let (op, spec) = (asked.op, ask.task.task_type().spec());
-    let standing = store::standing(change.conn(), ask.node, op, row.epoch).await?;
+    let standing = match standing {
+        Some(standing) => standing,
+        None => store::standing(change.conn(), ask.node, op, row.epoch).await?,
+    };
     if let Some(task) = standing.task {
         return Ok(task.into());
     }
@@ -171,12 +185,14 @@ async fn listed(fleet: &Fleet, change: &mut Change, task: &Task) -> Answer<()> {
 pub async fn enqueue_probe(fleet: &Fleet, change: &mut Change, node: NodeId) -> Answer<TaskId> {
     let row = state::lock(change, node).await?;
     let young = change.at().plus_s(-SHARE_PROBE_S);
-    if let Some(open) = store::young_probe(change.conn(), node, young).await? {
+    // Its operation is a new one by the node's counter, so there is nothing else to look for.
+    let standing = store::young_probe(change.conn(), node, young).await?;
+    if let Some(open) = standing.task {
         return Ok(open.into());
     }
     let task = Task::HealthProbe(health_probe::Params {});
     let cover = Cover::Observes;
-    enqueue_on(fleet, change, &row, &Ask { node, task, cover }).await
+    enqueue_on(fleet, change, &row, &Ask { node, task, cover }, Some(standing)).await
 }
 
 /// A discovery of this node; one that is under way is shared.
@@ -187,7 +203,7 @@ pub async fn enqueue_discovery(fleet: &Fleet, change: &mut Change, node: NodeId)
     }
     let task = Task::TopologyDiscover(topology_discover::Params {});
     let cover = Cover::Observes;
-    enqueue_on(fleet, change, &row, &Ask { node, task, cover }).await
+    enqueue_on(fleet, change, &row, &Ask { node, task, cover }, None).await
 }
 
 /// The node's counters as its locked row has them; what is drawn is written with the task.

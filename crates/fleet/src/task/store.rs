@@ -191,22 +191,23 @@ pub async fn open_count(conn: &mut PgConnection, node: NodeId) -> sqlx::Result<i
     .await
 }
 
-/// A probe that is still under way and young enough to share.
-pub async fn young_probe(conn: &mut PgConnection, node: NodeId, after: Timestamp) -> sqlx::Result<Option<Uuid>> {
-    sqlx::query_scalar(
+/// A probe that is still under way and young enough to share, and how much waits there.
+pub async fn young_probe(conn: &mut PgConnection, node: NodeId, after: Timestamp) -> sqlx::Result<Standing> {
+    sqlx::query_as(
         // Two looks, each by its own small index, however many probes have ended lately.
-        "select id from (
+        "select (select id from (
              select id, created_at from task
              where node_id = $1 and state = 'queued' and task_type = 'diag.health_probe' and created_at > $2
              union all
              select id, created_at from task
              where node_id = $1 and state in ('dispatched', 'started', 'unknown') and state <> 'unknown'
                and task_type = 'diag.health_probe' and created_at > $2) as young
-         order by created_at desc limit 1",
+         order by created_at desc limit 1) as task, 0::bigint as issues,
+         (select count(*) from task where node_id = $1 and state = 'queued') as queued",
     )
     .bind(node.uuid())
     .bind(OffsetDateTime::from(after))
-    .fetch_optional(conn)
+    .fetch_one(conn)
     .await
 }
 
