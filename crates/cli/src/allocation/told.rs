@@ -54,12 +54,22 @@ pub(super) fn ending(seen: &Value) -> Done {
 }
 
 pub(super) fn forced(seen: &Value) -> Done {
+    let who = format!("{} is {}", named(seen), word(seen, "state"));
+    // It had ended by itself before.
+    if seen.get("forced").and_then(Value::as_bool) != Some(true) {
+        return Done::of(format!("{who} already: nothing was left to do")).next(command("show", seen));
+    }
+    let (what, next) = match word(seen, "kind").as_str() {
+        "machine" => ("its machine is given to nobody until it is clean", "gpuaas node list"),
+        _ => (
+            "a slot that it had used is in quarantine until it is wiped with proof",
+            "gpuaas slot list --state quarantined",
+        ),
+    };
     Done::of(format!(
-        "{} is {}: its tenant has nothing any more and pays nothing; what it had is in quarantine until it is wiped with proof",
-        named(seen),
-        word(seen, "state")
+        "{who}: its tenant has nothing any more and pays nothing; {what}"
     ))
-    .next("gpuaas slot list --state quarantined")
+    .next(next)
 }
 
 pub(super) fn retried(seen: &Value) -> Done {
@@ -98,7 +108,7 @@ pub(super) fn stopping(seen: &Value) -> Done {
         "{} is being switched off: it keeps its slots and stays charged",
         named(seen)
     );
-    Done::of(what).next(command("start", seen))
+    Done::of(what).next(command("show", seen))
 }
 
 pub(super) fn starting(seen: &Value) -> Done {

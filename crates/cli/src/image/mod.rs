@@ -122,7 +122,10 @@ async fn show(session: &mut Session, name: &FileName) -> Result<(), Failure> {
         .iter()
         .any(|image| image["served"] == false && image["url"].is_null());
     if session.out.format == Format::Table && session.out.columns.is_none() {
-        let what = format!("{name} is listed and signed: a SKU that names it can be rented with it");
+        let what = match unserved {
+            true => format!("{name} is listed and signed"),
+            false => format!("{name} is listed and signed: a SKU that names it can be rented with it"),
+        };
         session.out.sentence(&Done::of(what).next("gpuaas image list"))?;
     } else {
         session.out.list(&VIEW, &json!({ "items": mine, "next": null }))?;

@@ -11,7 +11,7 @@ pub(super) fn show(out: &mut Out, document: &Value) -> Result<(), Failure> {
     let items = document.get("items").and_then(Value::as_array);
     let items = items.map(Vec::as_slice).unwrap_or_default();
     if items.is_empty() {
-        return out.note("none: nobody has had it yet");
+        return out.note("none: its node has signed nothing about it yet");
     }
     for (at, proof) in items.iter().enumerate() {
         if at > 0 {

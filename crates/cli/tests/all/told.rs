@@ -66,7 +66,7 @@ async fn people_hear_what_happened_and_what_comes_next() {
             "active",
             &["alloc", "stop", "mine"],
             "alloc_00000g (mine) is being switched off: it keeps its slots and stays charged\n  \
-             next: gpuaas allocation start alloc_00000g\n",
+             next: gpuaas allocation show alloc_00000g\n",
         ),
         (
             "draining",
