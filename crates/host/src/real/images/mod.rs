@@ -94,6 +94,8 @@ impl Images {
         let why = match read {
             Ok(found) if found == sha256 => return Ok(()),
             Ok(found) => format!("the stored file had digest {found}, and is taken out"),
+            // There was something to do; it is read when there is nothing again.
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => return Ok(()),
             Err(error) if is_lost(&error) => format!("the stored file cannot be read ({error}), and is taken out"),
             Err(error) => return Err(error).doing(doing),
         };
@@ -233,10 +235,20 @@ impl crate::Images for Images {
     fn read_ahead(&self, listed: &[Image], over: &dyn Fn() -> bool) -> Result<Vec<Error>> {
         let names = self.store()?.names()?;
         // One that cannot be read keeps nobody from the others.
-        let read = names.iter().map(|name| self.read_one(name, over));
-        let learned = listed.iter().map(|image| self.learn_one(image));
-        let results = read.chain(learned).take_while(|_| !over());
-        Ok(results.filter_map(Result::err).collect())
+        let mut bad = Vec::new();
+        for name in &names {
+            if over() {
+                return Ok(bad);
+            }
+            bad.extend(self.read_one(name, over).err());
+        }
+        for image in listed {
+            if over() {
+                return Ok(bad);
+            }
+            bad.extend(self.learn_one(image).err());
+        }
+        Ok(bad)
     }
 
     fn drop_unlisted(&self, listed: &[Image], over: &dyn Fn() -> bool) -> Result<Vec<Sha256>> {

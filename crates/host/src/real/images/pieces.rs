@@ -44,6 +44,9 @@ pub(super) fn sums(disk: &File, size: u64) -> Option<Vec<u32>> {
 }
 
 pub(super) fn sum(file: &File, (offset, length): (u64, u64)) -> io::Result<u32> {
+    if length == 0 {
+        return Ok(0);
+    }
     let mut buffer = Buffer::zeros(usize::try_from(PIECE.min(length)).unwrap_or_default());
     let mut sum = 0;
     for (at, length) in direct::pieces(length, buffer.get().len()) {
