@@ -14,7 +14,7 @@ pub const SPEC: Spec = Spec {
     version: 1,
     summary: "kill, remove and prove absent everything of a tenant's account",
     purpose: Purpose::Allocation,
-    max_runtime_s: 300,
+    max_runtime_s: 3_600,
     running_per_node: 4,
     changes_host: true,
     destroys_data: true,
