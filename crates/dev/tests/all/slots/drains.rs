@@ -72,7 +72,9 @@ async fn a_node_that_is_drained_again_does_not_come_back() {
     reasoned(&town, &format!("{node}/drain")).await.expect("drains");
     for state in [NodeState::Draining, NodeState::Drained] {
         let _: NodeView = verb(&town, &format!("{node}/undrain")).await.expect("asks");
-        reasoned(&town, &format!("{node}/drain")).await.expect("drains after all");
+        reasoned(&town, &format!("{node}/drain"))
+            .await
+            .expect("drains after all");
         let probe = puppet.claim().await;
         puppet.ends(&town, &probe, |_| {}).await;
         assert!(puppet.wait().await.is_empty(), "nobody looks for a way back");

@@ -10,7 +10,7 @@ use super::renter::Renter;
 use super::*;
 
 /// The nonce of `Renter::releases`.
-const RELEASE: Nonce = Nonce::from_bytes([7; 32]);
+pub(super) const RELEASE: Nonce = Nonce::from_bytes([7; 32]);
 
 fn wiped(town: &Town, slot: &Slot, nonce: Nonce) -> WipeProof {
     let now = town.db.clock().now();
@@ -34,7 +34,7 @@ fn wiped(town: &Town, slot: &Slot, nonce: Nonce) -> WipeProof {
     }
 }
 
-fn proofs(town: &Town, slot: &Slot, nonce: Nonce) -> Proofs {
+pub(super) fn proofs(town: &Town, slot: &Slot, nonce: Nonce) -> Proofs {
     let reset = |pci_address| ResetProof {
         pci_address,
         reset_method: "flr".to_owned(),
@@ -154,7 +154,7 @@ const CASES: &[Case] = &[
     },
 ];
 
-fn untouched(proofs: &mut Option<Proofs>) {
+pub(super) fn untouched(proofs: &mut Option<Proofs>) {
     *proofs = Some(Proofs {
         disk_untouched: true,
         wipe: vec![],
