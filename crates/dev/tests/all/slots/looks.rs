@@ -9,6 +9,7 @@ use model::task::slot::Slot;
 use super::landing::{RELEASE, proofs, untouched};
 use super::renter::Renter;
 use super::*;
+use crate::abuse::sql;
 
 /// Has this one, whatever else is offered with it.
 async fn takes(puppet: &Puppet, id: TaskId) -> OfferedTask {
@@ -103,5 +104,44 @@ async fn a_look_that_began_before_a_release_faults_nobody() {
     puppet.finds(&town, &in_use).await;
     let fault = slot(&town, slots[0].slot_id).await.fault.map(|fault| fault.code);
     assert_eq!(fault, Some(Code::SlotDevicesChanged));
+    town.end().await;
+}
+
+/// What was looked at in vain is looked at again by itself, but not at once and not for ever as often.
+#[tokio::test]
+async fn a_look_that_comes_to_nothing_is_followed_by_another() {
+    let town = town().await;
+    let puppet = Puppet::of_slices(&town, "a").await;
+    let fleet = town.fleet().await;
+    puppet.in_service(&town).await;
+    let renter = Renter::new(&fleet);
+    let slots = renter.reserves(1).await.expect("a slot is free");
+    let task = renter.provisions(puppet.id(), &slots).await.expect("is asked for");
+    fails(&town, &puppet, &takes(&puppet, task).await).await;
+    let passes = async |seconds: u32| {
+        let past = format!("interval '{seconds} seconds'");
+        let slots = format!("update slot set fault_since = fault_since - {past} where fault is not null");
+        sql(&town, &slots).await;
+        let tasks = "update task set created_at = created_at - X, ended_at = ended_at - X where ended_at is not null";
+        sql(&town, &tasks.replace('X', &past)).await;
+        fleet::work::due_looks(&fleet).await.expect("looked for");
+    };
+    // So many seconds are enough, and half of them are not; each time it takes longer.
+    for enough in [70, 130, 250] {
+        let look = puppet.claim().await;
+        puppet
+            .ends(&town, &look, |result| {
+                (result.outcome, result.code) = (Outcome::Failed, Some(Code::Internal));
+                result.output = None;
+            })
+            .await;
+        passes(enough / 2).await;
+        assert!(puppet.wait().await.is_empty(), "not before {enough} s");
+        passes(enough / 2).await;
+    }
+    puppet.finds(&town, &found(puppet.id())).await;
+    assert_eq!(slot(&town, slots[0].slot_id).await.fault, None, "in service again");
+    passes(100_000).await;
+    assert!(puppet.wait().await.is_empty(), "there is nothing left to look for");
     town.end().await;
 }
