@@ -195,7 +195,7 @@ async fn is_refused_and_waits(market: &Market, id: AllocationId, host: &str, tas
         })
         .await
     };
-    waits().await;
+    let first = waits().await;
     let pause = eventually("it is asked again, and refused again", async || {
         let pause: Option<f64> = sqlx::query_scalar(
             "select pause from (
@@ -212,6 +212,12 @@ async fn is_refused_and_waits(market: &Market, id: AllocationId, host: &str, tas
     .await;
     assert!(pause > 3.0, "{pause} s after it was refused");
     assert_eq!(market.shows(id).await.state, AllocationState::Releasing);
+    let again = waits().await;
+    assert_eq!(
+        (again.since, again.detail),
+        (first.since, first.detail),
+        "the age goes on"
+    );
     move || std::fs::write(&policy, text).expect("as before")
 }
 
@@ -247,5 +253,45 @@ async fn a_refused_release_of_a_slice_leaves_its_tenant_what_they_have() {
     market.until(made.id, AllocationState::Released).await;
     let after = its().await;
     assert!(after.state == SlotState::Free && after.wiped_at.is_some(), "{after:?}");
+    market.close().await;
+}
+
+/// A release that its node has begun at last waits no more, however long it takes from there.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_release_that_is_begun_says_no_more_that_it_waits() {
+    let market = Market::open().await;
+    let made = market.rents("one").await;
+    market.until(made.id, AllocationState::Active).await;
+    let market = market.unplug().await;
+    market.verb(made.id, "release").await;
+    let owner = sqlx::PgPool::connect(&market.town.db.owner_url())
+        .await
+        .expect("the owner");
+    let written = async |sql: &'static str| {
+        eventually("it is written", async || {
+            let done = sqlx::raw_sql(sql).execute(&owner).await.expect("an answer");
+            (done.rows_affected() == 1)
+                .then_some(())
+                .ok_or("there is no such row yet")
+        })
+        .await;
+    };
+    written(
+        "update allocation set waiting_since = now(), waiting_code = 'params_invalid', version = version + 1
+         where state = 'releasing' and exists (select from task where task_type = 'slice.vm_release')",
+    )
+    .await;
+    assert_eq!(market.shows(made.id).await.conditions.len(), 1);
+    written(
+        "update task set state = 'started', fence = 1, dispatched_at = now(), started_at = now(),
+             lease_until = now() + interval '1 h' where task_type = 'slice.vm_release'",
+    )
+    .await;
+    eventually("it waits no more", async || {
+        let conditions = market.shows(made.id).await.conditions;
+        conditions.is_empty().then_some(()).ok_or(format!("{conditions:?}"))
+    })
+    .await;
+    owner.close().await;
     market.close().await;
 }
