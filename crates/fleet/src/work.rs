@@ -19,7 +19,7 @@ use crate::metrics::{ALARMS, CONNECTIONS_CUT, IDENTITY_AGE};
 use crate::node::state;
 use crate::node::store::{self as nodes, ProbeRule};
 use crate::slot::store as slots;
-use crate::task::{self, claim, enqueue_probe, retention, store as tasks};
+use crate::task::{self, claim, enqueue_discovery, enqueue_probe, retention, store as tasks};
 use crate::{image, telemetry, trust};
 
 /// Between two looks at a busy queue.
@@ -191,7 +191,8 @@ async fn retention_loop(fleet: Fleet) {
     }
 }
 
-/// Says once of every slot that nobody tends to it. What to do about it is a person's decision, or a workflow's.
+/// Says once of every slot that nobody tends to it; what to do about it is a person's decision, or a workflow's. Slots that
+/// only a look keeps from service get one.
 async fn slot_loop(fleet: Fleet) {
     let mut told: HashSet<(Uuid, OffsetDateTime)> = HashSet::new();
     while fleet.running(tokio::time::sleep(Duration::from_secs(10))).await {
@@ -208,7 +209,30 @@ async fn slot_loop(fleet: Fleet) {
             }
             Err(error) => tracing::warn!(%error, "slots that stand still were not looked for"),
         }
+        if let Err(error) = due_looks(&fleet).await {
+            tracing::warn!(%error, "due discoveries were not asked for");
+        }
     }
+}
+
+/// Where a provision failed by its host's fault and the discovery that would end that came to nothing, there is another.
+pub async fn due_looks(fleet: &Fleet) -> Result<(), base::http::ApiError> {
+    let now = fleet.app.clock.now();
+    for id in slots::unlooked(fleet.app.db.read(), None, now).await? {
+        let id = NodeId::from(id);
+        let actor = Actor::system("slot-loop");
+        let mut change = fleet.app.db.change(&actor, "node.discover", id).await?;
+        state::lock(&mut change, id).await?;
+        // Another process may have asked for it since we looked.
+        if slots::unlooked(change.conn(), Some(id), now).await?.is_empty() {
+            continue;
+        }
+        match enqueue_discovery(fleet, &mut change, id).await {
+            Ok(_) => change.commit().await?,
+            Err(error) => tracing::debug!(node_id = %id, code = %error.code, "no discovery yet"),
+        }
+    }
+    Ok(())
 }
 
 async fn node_loop(fleet: Fleet) {

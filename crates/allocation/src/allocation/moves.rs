@@ -4,15 +4,16 @@
 use base::http::Answer;
 use base::wake::Topic;
 use base::{Change, Target};
+use fleet::slot::lease;
+use model::api::SkuKind;
 use model::id::AllocationId;
 use model::signal::Code;
 use model::state::AllocationState;
-use model::task::{vm_provision, vm_release};
 use model::time::Timestamp;
 use serde_json::json;
 use time::OffsetDateTime;
 
-use super::store::AllocationRow;
+use super::store::{AllocationRow, work_of};
 use crate::metrics::ALLOCATION_MOVES;
 
 /// Somebody has to have taken it up by then.
@@ -22,17 +23,36 @@ const MARGIN_S: i64 = 600;
 /// An undo; the wipe on top once a disk was written.
 const UNWINDING_S: i64 = 600;
 
-/// When somebody has to look at an allocation that is still in this state. None of those that may last.
-pub const fn deadline_s(state: AllocationState) -> Option<i64> {
+/// When somebody has to look at an allocation that is still in this state. None of those that may last. What no node was
+/// given a task for has nothing that takes its time on the way back.
+pub const fn deadline_s(state: AllocationState, kind: SkuKind, given: bool) -> Option<i64> {
+    let [makes, takes_away] = work_of(kind);
+    let takes_away_s = takes_away.spec().max_runtime_s as i64;
     match state {
         AllocationState::Requested => Some(REQUESTED_S),
-        AllocationState::Provisioning => Some(vm_provision::SPEC.max_runtime_s as i64 + MARGIN_S),
-        AllocationState::Unwinding => Some(UNWINDING_S + vm_release::SPEC.max_runtime_s as i64),
-        AllocationState::Releasing => Some(MARGIN_S + vm_release::SPEC.max_runtime_s as i64),
+        AllocationState::Provisioning => Some(makes.spec().max_runtime_s as i64 + MARGIN_S),
+        AllocationState::Unwinding if !given => Some(UNWINDING_S),
+        AllocationState::Unwinding => Some(UNWINDING_S + takes_away_s),
+        AllocationState::Releasing => Some(MARGIN_S + takes_away_s),
         AllocationState::Active | AllocationState::Released | AllocationState::Failed | AllocationState::Cancelled => {
             None
         }
     }
+}
+
+/// The same as a time, for this one as it is now.
+pub async fn deadline(
+    change: &mut Change,
+    row: &AllocationRow,
+    state: AllocationState,
+) -> Answer<Option<OffsetDateTime>> {
+    let kind = row.kind()?;
+    let given = match (state, kind) {
+        (AllocationState::Unwinding, SkuKind::Slice) => lease::any_given(change, row.id()).await?,
+        _ => true,
+    };
+    let at = change.at();
+    Ok(deadline_s(state, kind, given).map(|seconds| at.plus_s(seconds).into()))
 }
 
 /// Why a move happens.
@@ -55,7 +75,7 @@ impl<'a> Because<'a> {
 /// Enters a state. The row is locked; what it says of state and version is over after this.
 pub async fn enter(change: &mut Change, row: &AllocationRow, to: AllocationState, because: &Because<'_>) -> Answer<()> {
     let at = change.at();
-    let deadline = deadline_s(to).map(|seconds| OffsetDateTime::from(at.plus_s(seconds)));
+    let deadline = deadline(change, row, to).await?;
     let (by, correlation) = (change.actor().reference(), change.actor().correlation_id);
     sqlx::query(
         "update allocation set state = $2, state_since = $3, state_reason = $4, state_by = $5, correlation_id = $6,

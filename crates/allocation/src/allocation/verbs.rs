@@ -160,7 +160,7 @@ pub async fn retry(fleet: &Fleet, principal: &Principal, id: AllocationId) -> An
     if row.stuck_since.is_none() {
         return Err(refused(&row, format!("the allocation is {} and not stuck", row.state)));
     }
-    let deadline = moves::deadline_s(row.state()?).map(|s| OffsetDateTime::from(change.at().plus_s(s)));
+    let deadline = moves::deadline(&mut change, &row, row.state()?).await?;
     sqlx::query(
         "update allocation set stuck_since = null, stuck_code = null, stuck_at = null, deadline_at = $2, version = version + 1
          where id = $1",

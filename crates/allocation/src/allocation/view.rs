@@ -232,6 +232,18 @@ mod tests {
         }
     }
 
+    /// Only the wipe of a disk takes a day: nobody waits that long to hear that an account is stuck.
+    #[test]
+    fn a_deadline_is_that_of_the_task_that_is_waited_for() {
+        use AllocationState::{Provisioning, Releasing, Unwinding};
+        let hours = |state, kind, given| deadline_s(state, kind, given).expect("a deadline") / 3600;
+        for (state, slice, machine) in [(Provisioning, 3, 0), (Unwinding, 24, 0), (Releasing, 24, 0)] {
+            assert_eq!(hours(state, SkuKind::Slice, true), slice, "{state}");
+            assert_eq!(hours(state, SkuKind::Machine, true), machine, "{state}");
+        }
+        assert_eq!(hours(Unwinding, SkuKind::Slice, false), 0, "no disk was touched");
+    }
+
     #[test]
     fn no_state_is_without_a_deadline_and_a_way_out() {
         let routes = crate::allocation::routes::routes().infos();
@@ -244,12 +256,12 @@ mod tests {
         for state in AllocationState::ALL {
             offered.extend(state.verbs());
             if state.is_end() {
-                assert_eq!(deadline_s(*state), None, "{state}");
+                assert_eq!(deadline_s(*state, SkuKind::Slice, true), None, "{state}");
                 continue;
             }
             // An active one lasts as long as its tenant wants; everything else is on its way.
             assert_eq!(
-                deadline_s(*state).is_none(),
+                deadline_s(*state, SkuKind::Slice, true).is_none(),
                 *state == AllocationState::Active,
                 "{state}"
             );

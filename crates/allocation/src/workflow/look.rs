@@ -18,6 +18,7 @@ struct Row {
     kind: String,
     state: String,
     cancelled: bool,
+    waits: bool,
     made_by: Option<Uuid>,
     made_state: Option<String>,
     made_code: Option<String>,
@@ -30,11 +31,12 @@ struct Row {
     only_promised: Option<bool>,
 }
 
-pub(super) async fn look(db: &PgPool, id: AllocationId) -> Answer<Seen> {
+/// Beside it, whether the allocation says that it waits.
+pub(super) async fn look(db: &PgPool, id: AllocationId) -> Answer<(Seen, bool)> {
     let [makes, takes_away] = operations(id);
     // By issue first: no index has that order, so that no plan walks all tasks from the youngest on.
     let row: Option<Row> = sqlx::query_as(
-        "select a.kind, a.state, a.cancel_asked_at is not null as cancelled,
+        "select a.kind, a.state, a.cancel_asked_at is not null as cancelled, a.waiting_since is not null as waits,
                 made.id as made_by, made.state as made_state, made.code as made_code, made.detail as made_detail,
                 taken.id as taken_by, taken.state as taken_state, taken.code as taken_code, taken.detail as taken_detail,
                 (select bool_and(s.state = 'reserved') from lease l join slot s on s.id = l.slot_id
@@ -64,13 +66,14 @@ pub(super) async fn look(db: &PgPool, id: AllocationId) -> Answer<Seen> {
             machine::Holds::Given => Holds::Given,
         },
     };
-    Ok(Seen {
+    let seen = Seen {
         state: row.state.parse().map_err(ApiError::internal)?,
         cancelled: row.cancelled,
         provision: task(row.made_by, row.made_state, row.made_code, row.made_detail)?,
         release: task(row.taken_by, row.taken_state, row.taken_code, row.taken_detail)?,
         holds,
-    })
+    };
+    Ok((seen, row.waits))
 }
 
 /// What makes it, and what takes it away, whichever kind it is: it has tasks of one kind only.

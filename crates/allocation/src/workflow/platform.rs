@@ -107,9 +107,8 @@ impl Platform {
         if task.task_type() == TaskType::DeprovisionUser && later::under_way(&mut change, &row).await?.is_some() {
             return Err(ApiError::new(Code::StateConflict).message("what was asked for before has not ended"));
         }
-        if work == Work::Release {
-            not_at_once(&mut change, row.op(task.task_type())).await?;
-        }
+        // What was refused before may be refused again: it waits until its node has begun.
+        let again = work == Work::Release && not_at_once(&mut change, row.op(task.task_type())).await?;
         let begins = task.task_type() == TaskType::ProvisionUser
             && machine::begin(&mut change, self.id, row.node(), row.op(TaskType::ProvisionUser)).await?;
         let cover = Cover::Intent {
@@ -124,7 +123,9 @@ impl Platform {
         match &self.worker.desk {
             Desk::Here(fleet) => {
                 enqueue(fleet, &mut change, &ask).await?;
-                moves::waits_no_more(&mut change, &row).await?;
+                if !again {
+                    moves::waits_no_more(&mut change, &row).await?;
+                }
                 Ok(change.commit().await?)
             }
             Desk::Api(api) => {
@@ -139,14 +140,19 @@ impl Platform {
                     row.correlation_id,
                 )
                 .await?;
-                if row.waiting_since.is_some() {
-                    let (mut change, row) = self.change("allocation.ask", false).await?;
-                    moves::waits_no_more(&mut change, &row).await?;
-                    change.commit().await?;
+                if row.waiting_since.is_some() && !again {
+                    self.goes_on().await?;
                 }
                 Ok(())
             }
         }
+    }
+
+    /// What it waited for is there.
+    async fn goes_on(&self) -> Answer<()> {
+        let (mut change, row) = self.change("allocation.ask", false).await?;
+        moves::waits_no_more(&mut change, &row).await?;
+        Ok(change.commit().await?)
     }
 
     /// The node does not take it now: said once, and tried again until patience ends.
@@ -209,11 +215,12 @@ fn asked_for(ask: &Ask, intent_sha256: Sha256, op_id: OpId) -> TaskRequest {
     }
 }
 
-/// A host that refused to take something away is asked again, but not in the same moment for ever.
-async fn not_at_once(change: &mut Change, op: OpId) -> Answer<()> {
+/// A host that refused to take something away is asked again, but not in the same moment for ever. False if this is the
+/// first time.
+async fn not_at_once(change: &mut Change, op: OpId) -> Answer<bool> {
     let before = tasks::of_ops(change.conn(), &[op.uuid()]).await?;
     let Some(last) = before.last().filter(|last| last.state != TaskState::Succeeded.as_str()) else {
-        return Ok(());
+        return Ok(false);
     };
     let pause_ms = PAUSE_MS << before.len().min(5);
     let ended = last.ended_at.map(Timestamp::from);
@@ -225,7 +232,7 @@ async fn not_at_once(change: &mut Change, op: OpId) -> Answer<()> {
             .unwrap_or_else(|| format!("its release has {}", last.state));
         return Err(ApiError::new(code.unwrap_or(Code::TaskExpired)).message(why));
     }
-    Ok(())
+    Ok(true)
 }
 
 fn task_of(id: AllocationId, work: Work, wish: Wish) -> Answer<Task> {
@@ -269,7 +276,12 @@ fn task_of(id: AllocationId, work: Work, wish: Wish) -> Answer<Task> {
 
 impl Ground for Platform {
     async fn look(&self) -> Result<Seen, Fail> {
-        look(self.worker.app.db.bookkeeping(), self.id).await.map_err(passing)
+        let (seen, waits) = look(self.worker.app.db.bookkeeping(), self.id).await.map_err(passing)?;
+        let begun = seen.release.as_ref().map(|task| task.state) == Some(TaskState::Started);
+        if waits && begun {
+            self.goes_on().await.map_err(passing)?;
+        }
+        Ok(seen)
     }
 
     async fn enter(&self, to: AllocationState, reason: &str, why: &Why) -> Result<(), Fail> {

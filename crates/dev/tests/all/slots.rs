@@ -25,6 +25,7 @@ mod held;
 mod images;
 mod landing;
 mod leases;
+mod looks;
 mod renter;
 mod telemetry;
 mod walk;

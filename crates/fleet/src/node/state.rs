@@ -123,11 +123,16 @@ fn unfit(row: &NodeRow, state: NodeState, why: &str) -> ApiError {
         .detail("state", state.as_str())
 }
 
-/// Gives out nothing new. What is on it stays until it is released.
+/// Gives out nothing new. What is on it stays until it is released. Whoever wanted it back before does not any more.
 pub async fn drain(change: &mut Change, row: &NodeRow, reason: &str) -> Answer<()> {
     match row.state()? {
-        NodeState::Drained => Ok(()),
-        NodeState::Draining => emptied(change, row).await,
+        NodeState::Draining | NodeState::Drained => {
+            if row.return_asked_at.is_some() {
+                store::ask_return(change.conn(), row.id(), None, reason).await?;
+            }
+            let row = lock(change, row.id()).await?;
+            emptied(change, &row).await
+        }
         NodeState::Ready => {
             enter(change, row, NodeState::Draining, reason).await?;
             let row = lock(change, row.id()).await?;

@@ -15,8 +15,20 @@ use uuid::Uuid;
 
 use super::store::{self, SlotRow};
 
-/// Writes the topology and brings every slot of the node up to date. Never gives or takes one.
-pub(crate) async fn landed(change: &mut Change, node: NodeId, found: &Output) -> Answer<()> {
+/// Writes the topology and brings every slot of the node up to date. Never gives or takes one. The look may have been
+/// taken at any time after `given`, when its node was given the task: of what has changed since then it proves nothing.
+/// True if that leaves something open, which only a later look can tell.
+pub(crate) async fn landed(
+    change: &mut Change,
+    node: NodeId,
+    found: &Output,
+    given: Option<OffsetDateTime>,
+) -> Answer<bool> {
+    let changed_since = |slot: &SlotRow| {
+        let last = slot.fault_since.map_or(slot.state_since, |at| at.max(slot.state_since));
+        given.is_some_and(|given| last > given)
+    };
+    let mut open = false;
     let at = OffsetDateTime::from(change.at());
     sqlx::query(
         "with kept as (insert into node_topology (node_id, found, discovered_at) values ($1, $2, $3)
@@ -36,11 +48,22 @@ pub(crate) async fn landed(change: &mut Change, node: NodeId, found: &Output) ->
         match known.iter().find(|slot| slot.id == sight.id) {
             None => insert(change, node, &sight).await?,
             Some(slot) if slot.approved_at.is_none() => propose_again(change, slot, &sight).await?,
-            Some(slot) => compare(change, slot, &sight).await?,
+            Some(slot) => {
+                let (fault, warnings) = compare(slot, &sight)?;
+                if changed_since(slot) {
+                    open |= fault.is_some() || slot.fault.is_some();
+                    continue;
+                }
+                let (blockers, gpu) = (json!(sight.blockers), Some(sight.gpu_json()));
+                note(change, slot, fault, blockers, json!(warnings), gpu).await?;
+            }
         }
     }
     for slot in known.iter().filter(|slot| !seen.contains(&slot.id)) {
-        gone(change, slot, found).await?;
+        match changed_since(slot) {
+            true => open |= missing(slot, found).is_some(),
+            false => gone(change, slot, found).await?,
+        }
     }
     let summary = &found.candidate_summary;
     change.event(
@@ -48,7 +71,7 @@ pub(crate) async fn landed(change: &mut Change, node: NodeId, found: &Output) ->
         node,
         json!({ "slots": summary.slots, "schedulable": summary.schedulable, "blockers": summary.blockers.len() }),
     );
-    Ok(())
+    Ok(open)
 }
 
 /// A candidate with all that the discovery says of it.
@@ -175,8 +198,8 @@ async fn propose_again(change: &mut Change, slot: &SlotRow, sight: &Sight<'_>) -
     Ok(())
 }
 
-/// Its devices are there. Are they as they were approved?
-async fn compare(change: &mut Change, slot: &SlotRow, sight: &Sight<'_>) -> Answer<()> {
+/// Its devices are there. Are they as they were approved? What is wrong with it, and what is only to be known.
+fn compare(slot: &SlotRow, sight: &Sight<'_>) -> Answer<(Option<(Code, String)>, Vec<Blocker>)> {
     let mut warnings: Vec<Blocker> = sight.warnings.iter().map(|&b| b.clone()).collect();
     let mut fault = None;
     if let (Some(now), Some(then)) = (sight.gpu, slot.approved_gpu()) {
@@ -218,15 +241,7 @@ async fn compare(change: &mut Change, slot: &SlotRow, sight: &Sight<'_>) -> Answ
             .map(|b| format!("{} {}: {}", b.code, b.subject, b.detail));
         fault = Some((Code::SlotBlocked, why.unwrap_or_else(|| "not schedulable".to_owned())));
     }
-    note(
-        change,
-        slot,
-        fault,
-        json!(sight.blockers),
-        json!(warnings),
-        Some(sight.gpu_json()),
-    )
-    .await
+    Ok((fault, warnings))
 }
 
 /// It is not among what was found. A proposal goes; what is in service stays, with a fault that says what is missing.
@@ -246,31 +261,8 @@ async fn gone(change: &mut Change, slot: &SlotRow, found: &Output) -> Answer<()>
         | SlotState::Releasing
         | SlotState::Quarantined
         | SlotState::Retired => {
-            let gpu = found
-                .gpu_devices
-                .iter()
-                .any(|gpu| gpu.pci_address.to_string() == slot.pci_address);
-            let disk = found.nvme_devices.iter().any(|disk| {
-                disk.serial.as_str() == slot.nvme_serial
-                    && disk.wwn.as_str() == slot.nvme_wwn
-                    && disk.size_bytes as i64 == slot.nvme_size_bytes
-            });
-            let fabric = slot.fabric_device.as_ref().is_none_or(|address| {
-                found
-                    .fabric_devices
-                    .iter()
-                    .any(|fabric| fabric.pci_address.to_string() == *address)
-            });
-            let detail = match (gpu, disk, fabric) {
-                (false, _, _) => format!("its GPU {} is not on the host", slot.pci_address),
-                (_, false, _) => format!("its disk {} is not on the host", slot.nvme_device),
-                (_, _, false) => {
-                    let address = slot.fabric_device.as_deref().unwrap_or_default();
-                    format!("its fabric function {address} is not on the host")
-                }
-                // A tenant's disk is in use, and not proposed to anybody else.
-                (true, true, true) if slot.lease_id.is_some() || slot.quarantine_no.is_some() => return Ok(()),
-                (true, true, true) => "its devices are paired otherwise now".to_owned(),
+            let Some(detail) = missing(slot, found) else {
+                return Ok(());
             };
             note(
                 change,
@@ -283,6 +275,36 @@ async fn gone(change: &mut Change, slot: &SlotRow, found: &Output) -> Answer<()>
             .await
         }
     }
+}
+
+/// What of its devices is not where it was. A tenant's disk is in use, and not proposed to anybody else.
+fn missing(slot: &SlotRow, found: &Output) -> Option<String> {
+    let gpu = found
+        .gpu_devices
+        .iter()
+        .any(|gpu| gpu.pci_address.to_string() == slot.pci_address);
+    let disk = found.nvme_devices.iter().any(|disk| {
+        disk.serial.as_str() == slot.nvme_serial
+            && disk.wwn.as_str() == slot.nvme_wwn
+            && disk.size_bytes as i64 == slot.nvme_size_bytes
+    });
+    let fabric = slot.fabric_device.as_ref().is_none_or(|address| {
+        found
+            .fabric_devices
+            .iter()
+            .any(|fabric| fabric.pci_address.to_string() == *address)
+    });
+    let detail = match (gpu, disk, fabric) {
+        (false, _, _) => format!("its GPU {} is not on the host", slot.pci_address),
+        (_, false, _) => format!("its disk {} is not on the host", slot.nvme_device),
+        (_, _, false) => {
+            let address = slot.fabric_device.as_deref().unwrap_or_default();
+            format!("its fabric function {address} is not on the host")
+        }
+        (true, true, true) if slot.lease_id.is_some() || slot.quarantine_no.is_some() => return None,
+        (true, true, true) => "its devices are paired otherwise now".to_owned(),
+    };
+    Some(detail)
 }
 
 /// Nobody gets it until a discovery has found it as it should be.

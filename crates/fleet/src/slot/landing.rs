@@ -1,5 +1,6 @@
 //! What the end of a task means for the slots it was about. A slot is free again when the executor has signed, for this
-//! slot's own disk and functions, that nothing of a tenant is left; everything else is quarantine.
+//! slot's own disk and functions, that nothing of a tenant is left. A release that was never begun changes nothing: its
+//! VM runs on. Everything else is quarantine.
 
 use base::Change;
 use base::http::Answer;
@@ -35,6 +36,8 @@ pub(crate) async fn landed(
         // A VM that stands: its slots stay its tenant's.
         Task::VmProvision(_) if to == TaskState::Succeeded => return Ok(false),
         Task::VmProvision(params) => (&params.slots, Nonce::of_task(task.id()), TaskType::VmProvision),
+        // The tenant keeps what they have until somebody takes it away: whoever wants that asks again.
+        Task::VmRelease(_) if never_began(result.outcome) => return Ok(false),
         Task::VmRelease(params) => (&params.slots, params.release_nonce, TaskType::VmRelease),
         Task::HealthProbe(_)
         | Task::TopologyDiscover(_)
@@ -86,6 +89,14 @@ pub(crate) async fn landed(
     let row = node::store::lock(change, node.id()).await?.ok_or(Code::NotFound)?;
     node::state::emptied(change, &row).await?;
     Ok(blamed.is_some())
+}
+
+/// Has the executor signed that it did nothing at all?
+fn never_began(outcome: Outcome) -> bool {
+    match outcome {
+        Outcome::Refused | Outcome::Expired => true,
+        Outcome::Succeeded | Outcome::Failed | Outcome::Cancelled => false,
+    }
 }
 
 /// Would the next one who gets this slot fail in the same way? An image or a guest may be as bad on any other.
@@ -188,9 +199,8 @@ async fn prove(
         }
     }
     // What never began cannot have written; but only this task speaks for its operation if no other was given out.
-    let never_began =
-        matches!(result.outcome, Outcome::Refused | Outcome::Expired) && task.task_type != TaskType::VmRelease.as_str();
-    if clears.is_none() && wipes.is_empty() && (untouched || never_began) && speaks_alone(change, slot, task).await? {
+    let unbegun = never_began(result.outcome) && task.task_type != TaskType::VmRelease.as_str();
+    if clears.is_none() && wipes.is_empty() && (untouched || unbegun) && speaks_alone(change, slot, task).await? {
         let proof = json!({ "disk_untouched": untouched, "outcome": result.outcome, "code": result.code });
         let no = insert(
             change,

@@ -153,6 +153,17 @@ pub async fn held(change: &mut Change, allocation: AllocationId) -> Answer<Vec<S
     Ok(held)
 }
 
+/// Was a node given a task about any of its slots?
+pub async fn any_given(change: &mut Change, allocation: AllocationId) -> sqlx::Result<bool> {
+    sqlx::query_scalar(
+        "select exists (select from lease l join slot s on s.id = l.slot_id
+                        where l.allocation_id = $1 and l.ended_at is null and s.state <> 'reserved')",
+    )
+    .bind(allocation.uuid())
+    .fetch_one(change.conn())
+    .await
+}
+
 /// Takes everything from an allocation at once. What a node was never given a task for is free; everything else is
 /// quarantined until it is wiped with proof.
 pub async fn abandon(change: &mut Change, allocation: AllocationId, reason: &str) -> Answer<()> {

@@ -2,7 +2,9 @@
 
 use base::http::{Answer, ApiError, Page};
 use model::id::{NodeId, SlotId};
+use model::signal::Code;
 use model::state::{SlotState, TaskState};
+use model::task::TaskType;
 use model::task::slot::Slot;
 use model::task::topology_discover::{Blocker, GpuDevice, Output};
 use model::time::Timestamp;
@@ -15,6 +17,9 @@ use super::lease::Wanted;
 
 /// How long a slot may be on its way without a task before somebody has to look.
 pub(crate) const UNTENDED_S: i64 = 300;
+/// Before a slot that a provision failed on is looked at once more: at first, and at most.
+const LOOK_AGAIN_S: f64 = 30.0;
+const LOOK_AGAIN_MOST_S: f64 = 3600.0;
 
 #[derive(Clone, Debug, sqlx::FromRow)]
 pub struct SlotRow {
@@ -246,6 +251,34 @@ pub async fn untended(pool: &PgPool, before: Timestamp) -> sqlx::Result<Vec<(Uui
     )
     .bind(OffsetDateTime::from(before))
     .fetch_all(pool)
+    .await
+}
+
+/// Ready nodes with a free slot that is given to nobody because a provision failed on it, and that nobody is about to look
+/// at: the look that was asked for at once came to nothing, or could not be asked for. Each try waits twice as long.
+pub async fn unlooked(from: impl PgExecutor<'_>, node: Option<NodeId>, now: Timestamp) -> sqlx::Result<Vec<Uuid>> {
+    // These are what a look has found; another one by itself would find the same.
+    let looked_at = [Code::SlotBlocked, Code::SlotDevicesChanged].map(Code::as_str);
+    sqlx::query_scalar(
+        "select f.node_id from (
+             select s.node_id, min(s.fault_since) as since from slot s join node n on n.id = s.node_id
+             where s.state = 'free' and s.fault <> all($2) and n.state = 'ready' and ($1::uuid is null or n.id = $1)
+             group by s.node_id) f
+         cross join lateral (
+             select count(*) as tries, max(t.ended_at) as ended_at from task t
+             where t.node_id = f.node_id and t.task_type = $3 and t.created_at >= f.since) t
+         where greatest(f.since, t.ended_at) + least($5 * power(2, least(t.tries, 20)), $6) * interval '1 second' < $4
+           and not exists (select from task o where o.node_id = f.node_id and o.task_type = $3
+                             and o.state in ('queued', 'dispatched', 'started', 'unknown'))
+         order by f.node_id limit 100",
+    )
+    .bind(node.map(|node| node.uuid()))
+    .bind(looked_at)
+    .bind(TaskType::TopologyDiscover.as_str())
+    .bind(OffsetDateTime::from(now))
+    .bind(LOOK_AGAIN_S)
+    .bind(LOOK_AGAIN_MOST_S)
+    .fetch_all(from)
     .await
 }
 

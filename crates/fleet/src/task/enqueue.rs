@@ -206,6 +206,17 @@ pub async fn enqueue_discovery(fleet: &Fleet, change: &mut Change, node: NodeId)
     enqueue_on(fleet, change, &row, &Ask { node, task, cover }, None).await
 }
 
+/// A discovery that begins after this moment: one that may have looked already is not shared.
+pub async fn enqueue_later_discovery(fleet: &Fleet, change: &mut Change, node: NodeId) -> Answer<TaskId> {
+    let row = state::lock(change, node).await?;
+    if let Some(queued) = store::queued_discovery(change.conn(), node).await? {
+        return Ok(queued.into());
+    }
+    let task = Task::TopologyDiscover(topology_discover::Params {});
+    let cover = Cover::Observes;
+    enqueue_on(fleet, change, &row, &Ask { node, task, cover }).await
+}
+
 /// The node's counters as its locked row has them; what is drawn is written with the task.
 #[derive(Clone, Copy)]
 struct Counters {

@@ -11,6 +11,6 @@ pub mod routes;
 pub mod store;
 mod view;
 
-pub use enqueue::{Ask, Cover, enqueue, enqueue_discovery, enqueue_probe};
+pub use enqueue::{Ask, Cover, enqueue, enqueue_discovery, enqueue_later_discovery, enqueue_probe};
 pub use store::TaskRow;
 pub use view::view;

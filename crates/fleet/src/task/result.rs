@@ -17,7 +17,7 @@ use model::task::{Task, TaskType, health_probe, topology_discover};
 use serde_json::json;
 use time::OffsetDateTime;
 
-use super::{TaskRow, enqueue_discovery, reissue, store};
+use super::{TaskRow, enqueue_later_discovery, reissue, store};
 use crate::Fleet;
 use crate::identity::NodeCaller;
 use crate::machine;
@@ -242,7 +242,9 @@ async fn consequences(
             let Some(Ok(output)) = output else {
                 return Err(Code::ResultMalformed.into());
             };
-            slot::discovery::landed(change, node.id(), &output).await?;
+            if slot::discovery::landed(change, node.id(), &output, row.dispatched_at).await? {
+                look_again(fleet, change, node.id()).await;
+            }
             let node = state::lock(change, node.id()).await?;
             state::proved(fleet, change, &node).await
         }
@@ -286,8 +288,8 @@ async fn consequences(
 
 /// A node that cannot be asked now is asked before it is ready again.
 async fn look_again(fleet: &Fleet, change: &mut Change, node: NodeId) {
-    if let Err(error) = enqueue_discovery(fleet, change, node).await {
-        tracing::warn!(%node, %error, "a node whose provision failed is not discovered anew");
+    if let Err(error) = enqueue_later_discovery(fleet, change, node).await {
+        tracing::warn!(%node, %error, "a node that has to be looked at is not discovered anew");
     }
 }
 

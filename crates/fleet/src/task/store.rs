@@ -223,6 +223,17 @@ pub async fn open_discovery(conn: &mut PgConnection, node: NodeId) -> sqlx::Resu
     .await
 }
 
+/// One that no node has been given yet.
+pub async fn queued_discovery(conn: &mut PgConnection, node: NodeId) -> sqlx::Result<Option<Uuid>> {
+    sqlx::query_scalar(
+        "select id from task where node_id = $1 and task_type = $2 and state = 'queued' order by seq desc limit 1",
+    )
+    .bind(node.uuid())
+    .bind(TaskType::TopologyDiscover.as_str())
+    .fetch_optional(conn)
+    .await
+}
+
 /// The envelope in the row, as a node is or was given it. What is no envelope becomes one that no node accepts.
 pub async fn handed_out(conn: &mut PgConnection, id: TaskId) -> sqlx::Result<Envelope> {
     let bytes: Vec<u8> = sqlx::query_scalar("select envelope from task where id = $1")

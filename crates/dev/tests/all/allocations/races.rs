@@ -179,28 +179,31 @@ async fn what_was_used_until_the_release_can_be_proved_after_it() {
     market.close().await;
 }
 
-/// A host that refuses is asked again, but not as often as it can answer.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_refused_release_is_asked_for_with_pauses_and_says_why_it_waits() {
-    let market = machines::open().await;
-    let made = machines::rents(&market, "one").await.expect("accepted");
-    market.until(made.id, AllocationState::Active).await;
-    let policy = market.town.dir().join("m/node.toml");
+/// A host that refuses is asked again, but not as often as it can answer; and the age of the wait is that of the first no.
+/// Gives what makes the host as it was before.
+async fn is_refused_and_waits(market: &Market, id: AllocationId, host: &str, task_type: &str) -> impl FnOnce() {
+    let policy = market.town.dir().join(host).join("node.toml");
     let text = std::fs::read_to_string(&policy).expect("a policy");
     let narrowed = format!("allowed_task_types = [\"diag.health_probe\"]\n{text}");
     std::fs::write(&policy, narrowed).expect("narrowed");
-    market.verb(made.id, "release").await;
-    eventually("it says what it waits for", async || {
-        let conditions = market.shows(made.id).await.conditions;
-        let waits = conditions.iter().any(|one| one.verb.contains("force-release"));
-        waits.then_some(()).ok_or(format!("{conditions:?}"))
-    })
-    .await;
-    let pause = eventually("it is asked again", async || {
+    market.verb(id, "release").await;
+    let waits = async || {
+        eventually("it says what it waits for", async || {
+            let conditions = market.shows(id).await.conditions;
+            let waits = conditions.iter().find(|one| one.verb.contains("force-release"));
+            waits.cloned().ok_or(format!("{conditions:?}"))
+        })
+        .await
+    };
+    let first = waits().await;
+    let pause = eventually("it is asked again, and refused again", async || {
         let pause: Option<f64> = sqlx::query_scalar(
-            "select extract(epoch from t.created_at - lag(t.ended_at) over (order by t.created_at))::float8
-             from task t where task_type = 'allocation.deprovision_user' order by t.created_at offset 1 limit 1",
+            "select pause from (
+                 select extract(epoch from created_at - lag(ended_at) over (order by created_at))::float8 as pause, ended_at
+                 from task where task_type = $1) t
+             where pause is not null and ended_at is not null",
         )
+        .bind(task_type)
         .fetch_optional(market.town.platform.apps[0].db.read())
         .await
         .expect("an answer");
@@ -208,7 +211,87 @@ async fn a_refused_release_is_asked_for_with_pauses_and_says_why_it_waits() {
     })
     .await;
     assert!(pause > 3.0, "{pause} s after it was refused");
-    std::fs::write(&policy, text).expect("as before");
+    assert_eq!(market.shows(id).await.state, AllocationState::Releasing);
+    let again = waits().await;
+    assert_eq!(
+        (again.since, again.detail),
+        (first.since, first.detail),
+        "the age goes on"
+    );
+    move || std::fs::write(&policy, text).expect("as before")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refused_release_of_a_machine_is_asked_for_with_pauses_and_says_why_it_waits() {
+    let market = machines::open().await;
+    let made = machines::rents(&market, "one").await.expect("accepted");
+    market.until(made.id, AllocationState::Active).await;
+    let relents = is_refused_and_waits(&market, made.id, "m", "allocation.deprovision_user").await;
+    relents();
     market.until(made.id, AllocationState::Released).await;
+    market.close().await;
+}
+
+/// Its VM runs on, so it is nobody else's and not in quarantine either: only a release that was begun can end it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refused_release_of_a_slice_leaves_its_tenant_what_they_have() {
+    let market = Market::open().await;
+    let made = market.rents("one").await;
+    market.until(made.id, AllocationState::Active).await;
+    let relents = is_refused_and_waits(&market, made.id, "a", "slice.vm_release").await;
+    let its = async || -> SlotView {
+        let mut slots = market.slots().await.into_iter();
+        slots.find(|slot| slot.id == made.slot_ids[0]).expect("its slot")
+    };
+    let held = its().await;
+    assert_eq!(
+        (held.state, held.allocation_id),
+        (SlotState::Releasing, Some(made.id)),
+        "{held:?}"
+    );
+    relents();
+    market.until(made.id, AllocationState::Released).await;
+    let after = its().await;
+    assert!(after.state == SlotState::Free && after.wiped_at.is_some(), "{after:?}");
+    market.close().await;
+}
+
+/// A release that its node has begun at last waits no more, however long it takes from there.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_release_that_is_begun_says_no_more_that_it_waits() {
+    let market = Market::open().await;
+    let made = market.rents("one").await;
+    market.until(made.id, AllocationState::Active).await;
+    let market = market.unplug().await;
+    market.verb(made.id, "release").await;
+    let owner = sqlx::PgPool::connect(&market.town.db.owner_url())
+        .await
+        .expect("the owner");
+    let written = async |sql: &'static str| {
+        eventually("it is written", async || {
+            let done = sqlx::raw_sql(sql).execute(&owner).await.expect("an answer");
+            (done.rows_affected() == 1)
+                .then_some(())
+                .ok_or("there is no such row yet")
+        })
+        .await;
+    };
+    written(
+        "update allocation set waiting_since = now(), waiting_code = 'params_invalid', version = version + 1
+         where state = 'releasing' and exists (select from task where task_type = 'slice.vm_release')",
+    )
+    .await;
+    assert_eq!(market.shows(made.id).await.conditions.len(), 1);
+    written(
+        "update task set state = 'started', fence = 1, dispatched_at = now(), started_at = now(),
+             lease_until = now() + interval '1 h' where task_type = 'slice.vm_release'",
+    )
+    .await;
+    eventually("it waits no more", async || {
+        let conditions = market.shows(made.id).await.conditions;
+        conditions.is_empty().then_some(()).ok_or(format!("{conditions:?}"))
+    })
+    .await;
+    owner.close().await;
     market.close().await;
 }

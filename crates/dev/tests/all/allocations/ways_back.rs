@@ -1,7 +1,9 @@
 //! The ways back: cancelled before its node has it, ended by an operator while its node is away.
 
+use allocation::allocation::{moves, store};
 use model::api::{ConditionCode, QuotaView};
 use model::signal::Code;
+use model::time::Timestamp;
 
 use super::*;
 
@@ -41,6 +43,30 @@ async fn what_no_node_has_yet_is_taken_back_at_once() {
     market.verb(next.id, "release").await;
     market.until(next.id, Cancelled).await;
     assert_eq!(market.free().await, 8);
+    market.close().await;
+}
+
+/// The wipe of a disk may take a day; without one it is seen much earlier that something stands still.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_way_back_is_given_a_day_only_where_a_disk_may_have_been_written() {
+    let market = Market::open().await;
+    let given = market.rents("one").await;
+    market.until(given.id, AllocationState::Active).await;
+    let market = market.unplug().await;
+    let promised = market.rents("two").await;
+    market.until(promised.id, AllocationState::Provisioning).await;
+    let left_s = async |id: AllocationId| -> i64 {
+        let db = &market.town.platform.apps[0].db;
+        let change = db.change(&base::Actor::system("test"), "allocation.cancel", id).await;
+        let mut change = change.expect("a change");
+        let row = store::lock(&mut change, id).await.expect("there");
+        let deadline = moves::deadline(&mut change, &row, AllocationState::Unwinding).await;
+        let left_ms = Timestamp::from(deadline.expect("an answer").expect("a deadline")).since_ms(change.at());
+        change.rollback().await.expect("forgotten");
+        left_ms / 1000
+    };
+    assert_eq!(left_s(promised.id).await, 600);
+    assert_eq!(left_s(given.id).await, 600 + 86_400);
     market.close().await;
 }
 

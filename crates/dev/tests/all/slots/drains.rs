@@ -59,6 +59,32 @@ async fn a_drained_node_comes_back_only_as_it_was_approved() {
     town.end().await;
 }
 
+/// The last word counts: what was on its way back stays out, whatever its probe says by then.
+#[tokio::test]
+async fn a_node_that_is_drained_again_does_not_come_back() {
+    let town = town().await;
+    let puppet = Puppet::of_slices(&town, "a").await;
+    let fleet = town.fleet().await;
+    puppet.in_service(&town).await;
+    let tenant = Renter::new(&fleet);
+    tenant.reserves(1).await.expect("a slot");
+    let node = format!("/v1/nodes/{}", puppet.id());
+    reasoned(&town, &format!("{node}/drain")).await.expect("drains");
+    for state in [NodeState::Draining, NodeState::Drained] {
+        let _: NodeView = verb(&town, &format!("{node}/undrain")).await.expect("asks");
+        reasoned(&town, &format!("{node}/drain"))
+            .await
+            .expect("drains after all");
+        let probe = puppet.claim().await;
+        puppet.ends(&town, &probe, |_| {}).await;
+        assert!(puppet.wait().await.is_empty(), "nobody looks for a way back");
+        let view = town.show_node(puppet.id()).await;
+        assert_eq!((view.state, view.state_reason.as_deref()), (state, Some("a test")));
+        tenant.gives_back().await;
+    }
+    town.end().await;
+}
+
 /// Whoever waits for `drained` does not wait for ever because the last tenant left while the node was silent.
 #[tokio::test]
 async fn a_node_that_emptied_while_it_was_silent_is_drained_when_it_is_back() {

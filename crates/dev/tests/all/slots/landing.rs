@@ -10,7 +10,7 @@ use super::renter::Renter;
 use super::*;
 
 /// The nonce of `Renter::releases`.
-const RELEASE: Nonce = Nonce::from_bytes([7; 32]);
+pub(super) const RELEASE: Nonce = Nonce::from_bytes([7; 32]);
 
 fn wiped(town: &Town, slot: &Slot, nonce: Nonce) -> WipeProof {
     let now = town.db.clock().now();
@@ -34,7 +34,7 @@ fn wiped(town: &Town, slot: &Slot, nonce: Nonce) -> WipeProof {
     }
 }
 
-fn proofs(town: &Town, slot: &Slot, nonce: Nonce) -> Proofs {
+pub(super) fn proofs(town: &Town, slot: &Slot, nonce: Nonce) -> Proofs {
     let reset = |pci_address| ResetProof {
         pci_address,
         reset_method: "flr".to_owned(),
@@ -154,7 +154,7 @@ const CASES: &[Case] = &[
     },
 ];
 
-fn untouched(proofs: &mut Option<Proofs>) {
+pub(super) fn untouched(proofs: &mut Option<Proofs>) {
     *proofs = Some(Proofs {
         disk_untouched: true,
         wipe: vec![],
@@ -351,6 +351,24 @@ async fn a_release_frees_by_proof_and_its_failure_quarantines() {
         let (view, _) = leaves(&renter, &slots, spoil).await;
         assert_eq!((view.state, view.dirty_op.is_some()), (SlotState::Quarantined, true));
         rewipe(&town, &puppet, &slots[0]).await;
+    }
+    // Refused or too late: nothing was begun, so the VM runs on, and it is its tenant's until a release was done.
+    for outcome in [Outcome::Refused, Outcome::Expired] {
+        let (renter, slots) = moves_in().await;
+        let task = renter.releases(puppet.id(), &slots).await.expect("is released");
+        let offered = puppet.claim().await;
+        puppet
+            .ends(&town, &offered, |result| {
+                (result.outcome, result.code) = (outcome, Some(Code::ParamsInvalid));
+                (result.started_at, result.output) = (None, None);
+            })
+            .await;
+        let view = slot(&town, slots[0].slot_id).await;
+        assert_eq!(view.state, SlotState::Releasing, "{outcome:?}");
+        assert_eq!(view.allocation_id, Some(renter.allocation), "{outcome:?}");
+        let (view, again) = leaves(&renter, &slots, |_| {}).await;
+        assert_ne!(task, again);
+        assert_eq!((view.state, view.allocation_id), (SlotState::Free, None), "{outcome:?}");
     }
     // What an operator does not trust goes the same way, though nobody ever had it.
     let free = super::slots(&town, puppet.id()).await.pop().expect("a slot");
