@@ -13,7 +13,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::Result;
 pub(crate) use rules::{
-    Means, busy, check_passthrough, missing, plan, prove_reset, reset_failed, verify_bound, write_timeout,
+    Means, asleep, busy, check_passthrough, missing, plan, prove_reset, reset_failed, sleeps, verify_bound,
+    write_timeout,
 };
 
 pub const NVIDIA: u16 = 0x10de;
@@ -108,7 +109,8 @@ pub trait Devices: Send + Sync {
     fn group_holders(&self, group: u32) -> Result<Vec<Holder>>;
     /// The same for all groups that somebody has open, in one look at all processes.
     fn holders(&self) -> Result<BTreeMap<u32, Vec<Holder>>>;
-    /// The digest of its ROM; None if it has none that can be read.
+    /// The digest of its ROM; None if it has none that can be read. `gpu_unreachable_d3cold` if it does not wake: what
+    /// it has is not known then.
     fn vbios_sha256(&self, pci: Pci) -> Result<Option<Sha256>>;
 
     /// Could a guest with so much memory be given a device at all? Asks for KVM, the IOMMU, vfio-pci and the limit on

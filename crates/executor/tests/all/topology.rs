@@ -96,7 +96,7 @@ fn lacks(hardware: &mut Hardware, what: &str) {
 }
 
 /// Each with how many of the eight slots remain.
-const PLANTS: [(Code, u32, Plant); 26] = [
+const PLANTS: [(Code, u32, Plant); 27] = [
     (Code::VfioGroupNotViable, 7, |h| {
         gpu(h).driver = Some("nouveau".to_owned())
     }),
@@ -117,6 +117,9 @@ const PLANTS: [(Code, u32, Plant); 26] = [
         gpu(h).framebuffer = Some("efifb".to_owned())
     }),
     (Code::GpuUnreachableD3cold, 7, |h| gpu(h).config_readable = false),
+    (Code::GpuUnreachableD3cold, 7, |h| {
+        gpu(h).power_state = "D3hot".to_owned()
+    }),
     (Code::GpuResetFailed, 7, |h| gpu(h).reset_methods.clear()),
     (Code::GpuNotReturned, 7, |h| gpu(h).driver = None),
     (Code::GpuClassAmbiguous, 7, |h| gpu(h).is_mdev_parent = true),

@@ -40,6 +40,16 @@ pub(crate) fn reset_failed(pci: Pci, why: impl Into<String>) -> Error {
     refused(Code::GpuResetFailed, pci, why)
 }
 
+/// Whatever it shows now is not it.
+pub(crate) fn sleeps(power_state: &str) -> bool {
+    power_state.starts_with("D3")
+}
+
+pub(crate) fn asleep(pci: Pci, power_state: &str) -> Error {
+    let why = format!("it is in {power_state} and does not wake");
+    refused(Code::GpuUnreachableD3cold, pci, why)
+}
+
 pub(crate) fn write_timeout(path: &str, limit: Duration) -> Error {
     Error::Device {
         code: Code::HostWriteTimeout,

@@ -46,7 +46,12 @@ impl Devices for Pretend {
                     WRITE_LIMIT,
                 ));
             }
-            Ok(state.hardware.vbios.get(&pci).copied())
+            match state.hardware.functions.get(&pci) {
+                Some(function) if devices::sleeps(&function.power_state) => {
+                    Err(devices::asleep(pci, &function.power_state))
+                }
+                Some(_) | None => Ok(state.hardware.vbios.get(&pci).copied()),
+            }
         })
     }
 

@@ -7,6 +7,7 @@ mod holders;
 mod look;
 mod memlock;
 mod rom;
+mod turns;
 mod write;
 
 use std::collections::BTreeMap;
@@ -19,6 +20,7 @@ use model::value::Pci;
 use super::sys::Sys;
 use crate::devices::{self, Means};
 use crate::{Bound, Facts as _, Function, Holder, Result};
+use turns::Turns;
 pub use write::{InAProcess, KernelWriter};
 
 const PCI: &str = "sys/bus/pci/devices";
@@ -27,6 +29,7 @@ pub struct Devices {
     sys: Sys,
     facts: super::Facts,
     writer: Box<dyn KernelWriter>,
+    turns: Turns,
 }
 
 impl Devices {
@@ -39,6 +42,7 @@ impl Devices {
             sys: Sys::under(root),
             facts: super::Facts::under(root),
             writer,
+            turns: Turns::default(),
         }
     }
 }
@@ -61,7 +65,7 @@ impl crate::Devices for Devices {
     }
 
     fn vbios_sha256(&self, pci: Pci) -> Result<Option<Sha256>> {
-        self.rom(pci)
+        self.turns.of(pci, || self.rom(pci))
     }
 
     fn check_passthrough(&self, memory_mib: u64) -> Result<()> {
@@ -81,6 +85,6 @@ impl crate::Devices for Devices {
     }
 
     fn reset(&self, pci: Pci, baseline: Option<Sha256>) -> Result<ResetProof> {
-        self.reset_with_proof(pci, baseline)
+        self.turns.of(pci, || self.reset_with_proof(pci, baseline))
     }
 }

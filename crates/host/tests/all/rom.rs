@@ -10,6 +10,7 @@ use host::pretend::{Profile, tree};
 use host::real::{self, KernelWriter};
 use host::{Devices as _, Result};
 use model::digest::Sha256;
+use model::signal::Code;
 
 use crate::kernel::{Kernel, Tree};
 
@@ -146,9 +147,41 @@ fn a_rom_without_a_header_is_none_every_time() {
     assert_eq!(bench.rom(), None);
 }
 
+/// It may have one: nobody may note that it has none.
 #[test]
-fn what_does_not_wake_has_no_rom() {
+fn what_does_not_wake_is_not_taken_for_one_without_a_rom() {
     let bench = Bench::new("rom-asleep", Some("a ROM"), false);
-    assert_eq!(bench.rom(), None);
+    let error = bench.devices.vbios_sha256(bench.gpu).expect_err("asleep");
+    assert_eq!(error.code(), Code::GpuUnreachableD3cold, "{error}");
     assert_eq!(bench.heard(), ["on", "auto"], "and is not asked for it");
+    let error = bench.devices.reset(bench.gpu, None).expect_err("asleep");
+    assert_eq!(error.code(), Code::GpuResetFailed, "{error}");
+}
+
+/// A discovery looks at a GPU that a provision looks at and a release resets.
+#[test]
+fn several_at_one_gpu_take_turns() {
+    const ROUNDS: usize = 50;
+    if !is_root() {
+        return;
+    }
+    let bench = Bench::new("rom-turns", Some("a ROM"), true);
+    let rom = Sha256::of(b"a ROM");
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                for _ in 0..ROUNDS {
+                    assert_eq!(bench.rom(), Some(rom));
+                }
+            });
+        }
+        scope.spawn(|| {
+            for _ in 0..ROUNDS {
+                let proof = bench.devices.reset(bench.gpu, Some(rom)).expect("reset");
+                assert_eq!(proof.vbios_sha256, Some(rom));
+            }
+        });
+    });
+    let asleep = fs::read_to_string(bench.home.join("power/control")).expect("read");
+    assert_eq!(asleep, "auto", "and may sleep again");
 }

@@ -15,7 +15,7 @@ pub(super) fn check(seen: &Seen, pairs: &[Pair<'_>], found: &mut Found) {
     for pair in pairs {
         class(pair.gpu, found);
         console(pair.gpu, found);
-        answers(pair.gpu, found);
+        answers(seen, pair.gpu, found);
         group(seen, pair, pair.gpu, found);
         holders(seen, pair.gpu, found);
         reset(seen, pair.gpu, found);
@@ -61,12 +61,16 @@ fn console(gpu: &Function, found: &mut Found) {
     }
 }
 
-fn answers(gpu: &Function, found: &mut Found) {
-    if !gpu.config_readable || gpu.power_state == "D3cold" {
-        let detail = format!(
-            "it is in {} and its configuration space reads as all ones",
-            gpu.power_state
-        );
+fn answers(seen: &Seen, gpu: &Function, found: &mut Found) {
+    let unreadable = || {
+        let state = &gpu.power_state;
+        format!("it is in {state} and its configuration space reads as all ones")
+    };
+    let unreachable = !gpu.config_readable || gpu.power_state == "D3cold";
+    let detail = unreachable
+        .then(unreadable)
+        .or_else(|| seen.asleep.get(&gpu.pci).cloned());
+    if let Some(detail) = detail {
         let fix = format!(
             "power-cycle the host; then echo 0 > /sys/bus/pci/devices/{}/d3cold_allowed",
             gpu.pci

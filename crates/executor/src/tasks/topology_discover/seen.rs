@@ -23,6 +23,8 @@ pub(super) struct Seen {
     pub(super) roms: BTreeMap<Pci, Option<Sha256>>,
     /// GPUs whose ROM could not be asked for: the kernel hung.
     pub(super) hung: BTreeMap<Pci, String>,
+    /// Those that do not wake.
+    pub(super) asleep: BTreeMap<Pci, String>,
     /// Each GPU's group at the end of the look.
     pub(super) group_now: BTreeMap<Pci, Option<u32>>,
     pub(super) readiness: Readiness,
@@ -55,6 +57,9 @@ impl Seen {
                     Err(error) if error.code() == Code::HostWriteTimeout => {
                         seen.hung.insert(pci, error.to_string());
                     }
+                    Err(error) if error.code() == Code::GpuUnreachableD3cold => {
+                        seen.asleep.insert(pci, error.to_string());
+                    }
                     Err(error) => return Err(failed(error)),
                 }
             }
@@ -85,6 +90,7 @@ impl Seen {
             holders: BTreeMap::new(),
             roms: BTreeMap::new(),
             hung: BTreeMap::new(),
+            asleep: BTreeMap::new(),
             group_now: BTreeMap::new(),
             readiness: Readiness::default(),
             network: NetworkState::default(),

@@ -1,13 +1,14 @@
 //! The digest of a function's ROM. The kernel lets nobody read it before it is asked to; while a guest has the device
 //! it is not asked. A function that sleeps shows all ones instead of its ROM, and vfio-pci puts to sleep whatever no
-//! guest has: so it is kept awake meanwhile, and one that does not wake has none that can be read. Nor has one whose
-//! ROM the kernel finds no header in: it answers with an I/O error, at whichever read.
+//! guest has: so it is kept awake meanwhile, and one that does not wake is an error, for nobody knows what it has. None
+//! has one whose ROM the kernel finds no header in: it answers with an I/O error, at whichever read.
 
 use model::digest::Sha256;
 use model::value::Pci;
 use rustix::io::Errno;
 
 use super::{Devices, PCI};
+use crate::devices;
 use crate::{Error, Result};
 
 /// Larger ROMs are none.
@@ -26,8 +27,8 @@ impl Devices {
     pub(super) fn rom(&self, pci: Pci) -> Result<Option<Sha256>> {
         self.awake(pci, || {
             let power = self.sys.optional(&format!("{PCI}/{pci}/power_state"))?;
-            if power.is_some_and(|power| power.starts_with("D3")) {
-                return Ok(None);
+            if let Some(state) = power.filter(|state| devices::sleeps(state)) {
+                return Err(devices::asleep(pci, &state));
             }
             self.rom_of_one_awake(&format!("{PCI}/{pci}/rom"))
         })
