@@ -82,10 +82,12 @@ async fn workflow_loop(worker: Worker, held: Held) {
     while running.join_next().await.is_some() {}
 }
 
-/// A workflow that is in our hands, and renewed for as long; also a panic takes it out of them.
+/// A workflow that is in our hands, and renewed for as long; also a panic takes it out of them. If its lease ran out and we
+/// have claimed it once more, the newer claim stays.
 struct InHand {
     held: Held,
     id: Uuid,
+    epoch: i64,
 }
 
 impl InHand {
@@ -93,16 +95,17 @@ impl InHand {
         held.lock()
             .unwrap_or_else(PoisonError::into_inner)
             .insert(claim.id, claim.epoch);
-        Self { held, id: claim.id }
+        let (id, epoch) = (claim.id, claim.epoch);
+        Self { held, id, epoch }
     }
 }
 
 impl Drop for InHand {
     fn drop(&mut self) {
-        self.held
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(&self.id);
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        if held.get(&self.id) == Some(&self.epoch) {
+            held.remove(&self.id);
+        }
     }
 }
 
@@ -133,5 +136,32 @@ async fn renew_loop(worker: Worker, held: Held) {
         {
             tracing::warn!(%error, "the leases of workflows were not renewed");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sqlx::types::Json;
+
+    use super::*;
+
+    #[test]
+    fn a_claim_that_is_put_down_late_leaves_the_newer_one_in_hand() {
+        let held = Held::default();
+        let claim = |epoch| Claim {
+            id: Uuid::nil(),
+            flow: Flow::Release.name().to_owned(),
+            allocation_id: Uuid::nil(),
+            epoch,
+            cancel_at: None,
+            records: Json(Vec::new()),
+        };
+        let renewed = || held.lock().expect("whole").get(&Uuid::nil()).copied();
+        let first = InHand::take(held.clone(), &claim(1));
+        let second = InHand::take(held.clone(), &claim(2));
+        drop(first);
+        assert_eq!(renewed(), Some(2));
+        drop(second);
+        assert_eq!(renewed(), None);
     }
 }

@@ -27,6 +27,12 @@ async fn what_is_extended_in_its_last_moment_stays() {
         .await
         .expect("the owner");
     let mut extending = owner.begin().await.expect("a transaction");
+    // Nobody releases it from here on; its end can be moved all the same, since that is no part of its key.
+    sqlx::query("select from allocation where id = $1 for key share")
+        .bind(made.id.uuid())
+        .execute(&mut *extending)
+        .await
+        .expect("held");
     let ends = async |tx: &mut PgConnection, at: &str| {
         let sql =
             format!("update allocation set ends_at = now() + interval '{at}', version = version + 1 where id = $1");
@@ -149,6 +155,12 @@ async fn what_was_used_until_the_release_can_be_proved_after_it() {
     let made = market.rents("one").await;
     market.until(made.id, AllocationState::Active).await;
     let market = market.unplug().await;
+    let mut owner = PgConnection::connect(&market.town.db.owner_url())
+        .await
+        .expect("the owner");
+    // As if its node had never signed anything.
+    let unsigned = "delete from node_held; update usage_span set proven_until = lower(span)";
+    sqlx::raw_sql(unsigned).execute(&mut owner).await.expect("forgotten");
     let pool = market.town.platform.apps[0].db.bookkeeping();
     eventually("a whole second, which is what is charged", async || {
         let over: bool =
