@@ -214,7 +214,7 @@ pub async fn enqueue_later_discovery(fleet: &Fleet, change: &mut Change, node: N
     }
     let task = Task::TopologyDiscover(topology_discover::Params {});
     let cover = Cover::Observes;
-    enqueue_on(fleet, change, &row, &Ask { node, task, cover }).await
+    enqueue_on(fleet, change, &row, &Ask { node, task, cover }, None).await
 }
 
 /// The node's counters as its locked row has them; what is drawn is written with the task.
