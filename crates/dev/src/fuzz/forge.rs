@@ -235,7 +235,7 @@ impl Forge<'_> {
                 ("a type that is not compiled in", &[Code::UnsupportedType])
             }
             8 => {
-                tree.set("max_runtime_s", 301 + self.dice.roll(1 << 30));
+                tree.set("max_runtime_s", 86_401 + self.dice.roll(1 << 30));
                 ("too long a run", &[Code::ParamsInvalid])
             }
             9 => {

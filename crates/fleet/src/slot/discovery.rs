@@ -198,8 +198,11 @@ async fn propose_again(change: &mut Change, slot: &SlotRow, sight: &Sight<'_>) -
     Ok(())
 }
 
+/// What is wrong with a slot, if anything is.
+type Fault = Option<(Code, String)>;
+
 /// Its devices are there. Are they as they were approved? What is wrong with it, and what is only to be known.
-fn compare(slot: &SlotRow, sight: &Sight<'_>) -> Answer<(Option<(Code, String)>, Vec<Blocker>)> {
+fn compare(slot: &SlotRow, sight: &Sight<'_>) -> Answer<(Fault, Vec<Blocker>)> {
     let mut warnings: Vec<Blocker> = sight.warnings.iter().map(|&b| b.clone()).collect();
     let mut fault = None;
     if let (Some(now), Some(then)) = (sight.gpu, slot.approved_gpu()) {
