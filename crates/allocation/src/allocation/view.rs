@@ -232,12 +232,12 @@ mod tests {
         }
     }
 
-    /// Only the wipe of a disk takes a day: nobody waits that long to hear that an account is stuck.
+    /// Only the wipe of a disk takes a day: whoever waits for an account hears within hours that it is stuck.
     #[test]
     fn a_deadline_is_that_of_the_task_that_is_waited_for() {
         use AllocationState::{Provisioning, Releasing, Unwinding};
         let hours = |state, kind, given| deadline_s(state, kind, given).expect("a deadline") / 3600;
-        for (state, slice, machine) in [(Provisioning, 3, 0), (Unwinding, 24, 0), (Releasing, 24, 0)] {
+        for (state, slice, machine) in [(Provisioning, 3, 0), (Unwinding, 24, 1), (Releasing, 24, 1)] {
             assert_eq!(hours(state, SkuKind::Slice, true), slice, "{state}");
             assert_eq!(hours(state, SkuKind::Machine, true), machine, "{state}");
         }
