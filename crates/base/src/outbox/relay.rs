@@ -21,20 +21,23 @@ const GATHER: Duration = Duration::from_millis(10);
 const KEEP: time::Duration = time::Duration::days(7);
 /// Old events go in batches between two stamps, so that no event waits for more than one of them.
 const PRUNE_EVERY: Duration = Duration::from_secs(60);
-/// Events of one batch, along their numbers, which are in an index. The count stands in the text because the planner
-/// must know it. Never the newest: the next sequence number counts on from it.
-pub const PRUNE: &str = "delete from outbox where seq = any(array(
-    select seq from (select seq, created_at from outbox where seq < (select max(seq) from outbox) order by seq limit 1000) o
-    where created_at < $1))";
+/// Events of one batch behind a number, along their numbers, which are in an index. The count stands in the text because the
+/// planner must know it. Never the newest: the next sequence number counts on from it. Gives how many are gone, how many
+/// are dated after now, and the last number that was looked at.
+pub const PRUNE: &str = "with looked as materialized (
+        select seq, created_at from outbox where seq > $2 and seq < (select max(seq) from outbox) order by seq limit 1000),
+    gone as (delete from outbox where seq = any(array(select seq from looked where created_at < $1)) returning seq)
+    select (select count(*) from gone), count(*) filter (where created_at > $3), coalesce(max(seq), 0) from looked";
 /// A batch with as many is followed by the next one soon: among the first in number there may be some that are not
-/// old, since clocks differ.
-const MORE: u64 = 500;
+/// old, since clocks differ. What a clock far ahead has dated is passed by, and does not keep the rest.
+const MORE: i64 = 500;
 const PRUNE_ON: Duration = Duration::from_secs(1);
 
 /// Runs until `stop` fires.
 pub async fn relay(db: Db, stop: CancellationToken) {
     let mut bell = db.wake().subscribe(Topic::Outbox);
     let mut prune_at = Instant::now();
+    let mut behind = 0;
     loop {
         let gather = match stamp_all(&db).await {
             Ok(0) => Duration::ZERO,
@@ -48,12 +51,14 @@ pub async fn relay(db: Db, stop: CancellationToken) {
             }
         };
         if Instant::now() >= prune_at {
-            let pause = match prune(&db).await {
-                Ok(MORE..) => PRUNE_ON,
-                Ok(_) => PRUNE_EVERY,
+            let pause;
+            (behind, pause) = match prune(&db, behind).await {
+                Ok(Pruned { next: Some(seq), .. }) => (seq, PRUNE_ON),
+                // All that is behind is young: from the first number again.
+                Ok(Pruned { next: None, .. }) => (0, PRUNE_EVERY),
                 Err(error) => {
                     tracing::warn!(%error, "old events cannot be removed; trying again");
-                    PRUNE_EVERY
+                    (0, PRUNE_EVERY)
                 }
             };
             prune_at = Instant::now() + pause;
@@ -111,9 +116,23 @@ async fn stamp(db: &Db) -> sqlx::Result<u64> {
     Ok(waited.len() as u64)
 }
 
-/// Removes a batch of old events. Returns how many.
-pub async fn prune(db: &Db) -> sqlx::Result<u64> {
-    let before = OffsetDateTime::from(db.clock().now()) - KEEP;
-    let done = sqlx::query(PRUNE).bind(before).execute(db.bookkeeping()).await?;
-    Ok(done.rows_affected())
+/// What became of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pruned {
+    pub gone: i64,
+    /// There may be more old ones behind this number.
+    pub next: Option<i64>,
+}
+
+/// Removes a batch of old events, of those behind a number.
+pub async fn prune(db: &Db, behind: i64) -> sqlx::Result<Pruned> {
+    let now = OffsetDateTime::from(db.clock().now());
+    let (gone, ahead, last): (i64, i64, i64) = sqlx::query_as(PRUNE)
+        .bind(now - KEEP)
+        .bind(behind)
+        .bind(now)
+        .fetch_one(db.bookkeeping())
+        .await?;
+    let next = (gone + ahead >= MORE).then_some(last);
+    Ok(Pruned { gone, next })
 }

@@ -87,12 +87,12 @@ async fn old_events_go_and_numbers_are_never_given_twice() {
         emit(&db, "old", n).await;
     }
     outbox::stamp_all(&db).await.expect("stamps");
-    assert_eq!(outbox::prune(&db).await.expect("prunes"), 0, "too young");
+    assert_eq!(outbox::prune(&db, 0).await.expect("prunes").gone, 0, "too young");
     clock.advance(8 * 86_400_000);
     emit(&db, "waiting", 3).await;
     clock.advance(8 * 86_400_000);
     assert_eq!(
-        outbox::prune(&db).await.expect("prunes"),
+        outbox::prune(&db, 0).await.expect("prunes").gone,
         2,
         "all but the newest, and none that nobody has seen"
     );
@@ -101,10 +101,10 @@ async fn old_events_go_and_numbers_are_never_given_twice() {
     assert_eq!(events.iter().map(|event| event.seq).collect::<Vec<_>>(), [3, 4]);
 }
 
-/// Some thousand events, a few minutes apart; the younger half is within a week.
+/// Some thousand events, a minute apart; the younger ones are within a week, by two hours at least.
 const MANY: &str = "insert into outbox (id, seq, kind, subject_kind, subject_id, data, correlation_id, created_at)
         select gen_random_uuid(), 6001 - n, 'test.happened', 'thing', n % 100, '{}', gen_random_uuid(),
-            now() - interval '7 days' - (n - 3500.5) * interval '1 minute'
+            now() - interval '7 days' - (n - 3500.5) * interval '1 minute' - sign(n - 3500.5) * interval '2 hours'
         from generate_series(1, 6000) n;
     analyze outbox";
 
@@ -116,8 +116,8 @@ async fn old_events_go_in_batches_along_their_numbers() {
     sqlx::raw_sql(MANY).execute(&mut conn).await.expect("fills");
     for mode in ["force_custom_plan", "force_generic_plan"] {
         let sql = format!(
-            "set plan_cache_mode = {mode}; deallocate all; prepare prune (timestamptz) as {};
-             explain execute prune(now())",
+            "set plan_cache_mode = {mode}; deallocate all; prepare prune (timestamptz, bigint, timestamptz) as {};
+             explain execute prune(now(), 0, now())",
             outbox::PRUNE
         );
         let lines = sqlx::raw_sql(AssertSqlSafe(sql)).fetch_all(&mut conn).await;
@@ -128,12 +128,40 @@ async fn old_events_go_in_batches_along_their_numbers() {
             "{mode}: {plan}"
         );
     }
-    for left in [1000, 1000, 500, 0] {
-        assert_eq!(outbox::prune(&db).await.expect("prunes"), left);
+    for (gone, next) in [(1000, Some(1000)), (1000, Some(2000)), (500, Some(3000)), (0, None)] {
+        let pruned = outbox::prune(&db, 0).await.expect("prunes");
+        assert_eq!(pruned, outbox::Pruned { gone, next });
     }
     let rest = outbox::events_after(&db, 0, 1).await.expect("reads");
     assert_eq!(rest[0].seq, 2501, "the younger ones stay");
     assert_eq!(outbox::last_seq(&db).await.expect("reads"), 6000);
+}
+
+/// A clock that was far ahead for a while: what it dated stays until then, and keeps nothing else.
+#[tokio::test]
+async fn events_of_the_future_keep_no_old_ones() {
+    let test = TestDb::new().await;
+    let db = test.db();
+    let mut conn = PgConnection::connect_with(&test.superuser()).await.expect("connects");
+    sqlx::raw_sql(MANY).execute(&mut conn).await.expect("fills");
+    let ahead = "update outbox set created_at = now() + interval '1 year' where seq <= 1600";
+    sqlx::query(ahead).execute(&mut conn).await.expect("dated");
+    let stop = CancellationToken::new();
+    let running = tokio::spawn(outbox::relay(db.clone(), stop.clone()));
+    eventually("old events are gone", || async {
+        match outbox::events_after(&db, 1600, 1).await.expect("reads")[0].seq {
+            2501 => Ok(()),
+            seq => Err(seq),
+        }
+    })
+    .await;
+    stop.cancel();
+    running.await.expect("stops");
+    let kept: i64 = sqlx::query_scalar("select count(*) from outbox")
+        .fetch_one(&mut conn)
+        .await
+        .expect("counts");
+    assert_eq!(kept, 1600 + 3500);
 }
 
 #[tokio::test]
