@@ -5,6 +5,7 @@ mod definition;
 mod domain;
 mod layout;
 mod scan;
+mod state;
 mod xml;
 
 use std::fs::File;
@@ -23,6 +24,7 @@ use crate::error::Doing;
 use crate::{Error, Machine, Result, Seen};
 use definition::{Defined, read};
 pub use domain::{Cell, Layout, domain};
+use state::{State, await_start, begin};
 
 const LIMIT: Duration = Duration::from_secs(120);
 /// Besides, to start or end a guest with devices: all of its memory is zeroed and pinned at once, and let go at once.
@@ -89,28 +91,26 @@ impl Machines {
 
     fn state(&self, name: &Name) -> Result<State> {
         let said = self.virsh(&["domstate", "--domain", name.as_str()])?;
-        Ok(state(&said))
+        Ok(state::state(&said))
     }
 
     fn power(&self, name: &Name) -> Result<Power> {
-        Ok(match self.state(name)? {
-            State::Off => Power::Off,
-            State::Running | State::Between => Power::Running,
-        })
+        self.state(name).map(State::power)
     }
 
     /// The definition if it is this allocation's; None if there is none.
     fn own(&self, name: &Name, allocation: AllocationId) -> Result<Option<Power>> {
-        Ok(self.own_and_limit(name, allocation)?.map(|(power, _)| power))
+        let own = self.own_and_limit(name, allocation)?;
+        Ok(own.map(|(state, _)| state.power()))
     }
 
     /// And how long a guest of its size may take to start or end.
-    fn own_and_limit(&self, name: &Name, allocation: AllocationId) -> Result<Option<(Power, Duration)>> {
+    fn own_and_limit(&self, name: &Name, allocation: AllocationId) -> Result<Option<(State, Duration)>> {
         match self.defined(name.as_str())? {
             None => Ok(None),
             Some(defined) if defined.allocation == Some(allocation) => {
                 let limit = LIMIT + LIMIT_PER_GIB * defined.memory_gib;
-                Ok(Some((self.power(name)?, limit)))
+                Ok(Some((self.state(name)?, limit)))
             }
             Some(defined) => {
                 let holder = defined
@@ -212,7 +212,8 @@ impl crate::Machines for Machines {
 
     fn ensure_running(&self, machine: &Machine) -> Result<()> {
         match self.own(&machine.name, machine.allocation)? {
-            Some(Power::Running) => return Ok(()),
+            // Running, or not yet: one that is still on its way is waited for.
+            Some(Power::Running) => {}
             Some(Power::Off) | None => self.define(machine)?,
         }
         self.ensure_started(&machine.name, machine.allocation)
@@ -220,8 +221,7 @@ impl crate::Machines for Machines {
 
     fn ensure_started(&self, name: &Name, allocation: AllocationId) -> Result<()> {
         match self.own_and_limit(name, allocation)? {
-            Some((Power::Running, _)) => Ok(()),
-            Some((Power::Off, limit)) => self.start(name, limit),
+            Some((seen, limit)) => begin(seen, || self.state(name), || self.start(name, limit), limit, PAUSE),
             None => Err(absent(name)),
         }
     }
@@ -242,8 +242,9 @@ impl crate::Machines for Machines {
     }
 
     fn ensure_off(&self, name: &Name, allocation: AllocationId) -> Result<()> {
-        let Some((Power::Running, limit)) = self.own_and_limit(name, allocation)? else {
-            return Ok(());
+        let limit = match self.own_and_limit(name, allocation)? {
+            None | Some((State::Off, _)) => return Ok(()),
+            Some((State::Running | State::Between, limit)) => limit,
         };
         let until = Instant::now() + limit;
         let ended = self.virsh_within(&["destroy", "--domain", name.as_str()], limit);
@@ -281,35 +282,6 @@ impl crate::Machines for Machines {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    Off,
-    Running,
-    /// Paused, as one is while it starts; or on its way down.
-    Between,
-}
-
-fn state(said: &str) -> State {
-    match said.trim() {
-        "shut off" | "crashed" => State::Off,
-        "running" | "idle" => State::Running,
-        _ => State::Between,
-    }
-}
-
-/// Looks until it runs. One that is off again did not start, and what cannot be asked may still be busy with it.
-fn await_start(look: impl Fn() -> Result<State>, late: Error, limit: Duration, pause: Duration) -> Result<()> {
-    let until = Instant::now() + limit;
-    loop {
-        match look() {
-            Ok(State::Running) => return Ok(()),
-            Ok(State::Off) => return Err(late),
-            Ok(State::Between) | Err(_) if Instant::now() >= until => return Err(late),
-            Ok(State::Between) | Err(_) => std::thread::park_timeout(pause),
-        }
-    }
-}
-
 fn refused(name: &Name, holder: &str) -> Error {
     slice_error(Code::VmRefused, name.as_str(), format!("the VM belongs to {holder}"))
 }
@@ -329,33 +301,4 @@ fn unreadable(name: &str) -> Error {
 fn slice_error(code: Code, subject: &str, why: String) -> Error {
     let subject = subject.to_owned();
     Error::Slice { code, subject, why }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::cell::Cell;
-
-    use super::*;
-
-    #[test]
-    fn a_start_that_nobody_waited_for_is_looked_at() {
-        let late = || Error::ProgramTimeout {
-            program: "virsh",
-            limit_ms: 1,
-        };
-        let after = |answers: &[Option<&str>], limit| {
-            let asked = Cell::new(0);
-            let look = || {
-                let at = asked.replace(asked.get() + 1);
-                let said = answers.get(at).or(answers.last()).copied().flatten();
-                said.map(state).ok_or_else(late)
-            };
-            let ended = await_start(look, late(), limit, Duration::ZERO);
-            (ended.is_ok(), asked.get())
-        };
-        let long = Duration::from_secs(60);
-        assert_eq!(after(&[Some("paused\n"), None, Some("running\n")], long), (true, 3));
-        assert_eq!(after(&[Some("paused\n"), Some("shut off\n")], long), (false, 2));
-        assert_eq!(after(&[Some("paused\n")], Duration::ZERO), (false, 1));
-    }
 }
