@@ -1,8 +1,10 @@
 //! `gpuaas-dev run`: the platform for a newcomer. Prints what it does as it does it, then stays until Ctrl-C; the
 //! state is kept and the next start finds everything as it was.
 
-use std::io::{IsTerminal, Write};
-use std::path::{Path, PathBuf};
+mod screen;
+
+use std::io::IsTerminal;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -23,6 +25,7 @@ use crate::people;
 use crate::platform::{Ground, Platform, keys_dir};
 use crate::simnode::{NodeDir, SimNode};
 use crate::state::{Running, StateDir};
+use screen::{done, price_of, ready, say};
 
 /// The name of the first simulated node.
 const FIRST: &str = "sim-a";
@@ -99,19 +102,6 @@ pub async fn run(wish: Wish, stop: Stop) -> anyhow::Result<Ended> {
         wish.state_dir.display()
     ));
     outcome.map(|()| Ended::Stopped)
-}
-
-fn say(line: &str) {
-    let mut out = std::io::stdout().lock();
-    // Nobody may be reading any more; the platform runs on.
-    writeln!(out, "{line}").and_then(|()| out.flush()).ok();
-}
-
-fn done(what: &str, text: &str, since: Instant) {
-    say(&format!(
-        "  ✓ {what:<9} {text:<58} {:.1}s",
-        since.elapsed().as_secs_f64()
-    ));
 }
 
 async fn database(wish: &Wish, state: &StateDir) -> anyhow::Result<(Option<Managed>, Ground)> {
@@ -274,13 +264,6 @@ async fn catalog(api: &Api) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// `2.00 USD`, `0.125 USD`: two decimals, and more where they say something, as everywhere else.
-fn price_of(micro: u64, currency: &str) -> String {
-    let decimals = format!("{:06}", micro % 1_000_000);
-    let (cents, rest) = decimals.split_at(2);
-    format!("{}.{cents}{} {currency}", micro / 1_000_000, rest.trim_end_matches('0'))
-}
-
 /// What the node can rent out, approved at once: there is nothing to weigh on a pretended host.
 async fn slots(api: &Api, node: &NodeView) -> anyhow::Result<()> {
     let since = Instant::now();
@@ -335,53 +318,6 @@ async fn settled(api: &Api, name: &str, since: Instant, stop: &Stop) -> anyhow::
                 }
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
-        }
-    }
-}
-
-fn ready(wish: &Wish, platform: &Platform, began: Instant) {
-    let gpuaas = wish.exe.with_file_name("gpuaas");
-    let gpuaas = shorter(&gpuaas);
-    say(&format!(
-        "Ready in {:.1}s  API at {}",
-        began.elapsed().as_secs_f64(),
-        platform.public_urls[0]
-    ));
-    // Pasted, both lines must reach this state and no other.
-    let (before, place) = if wish.state_dir == crate::state::default_dir() {
-        (String::new(), String::new())
-    } else {
-        let dir = wish.state_dir.display();
-        (format!("GPUAAS_DEV_STATE={dir} "), format!(" --state {dir}"))
-    };
-    say(&format!(
-        "Try   {before}{gpuaas} allocation create --sku {} --wait",
-        crate::demo::SKU
-    ));
-    say(&format!(
-        "Stop  Ctrl-C, state is kept · Reset  {}{place} reset · Logs  {}",
-        shorter(&wish.exe),
-        wish.state_dir.join("log").display()
-    ));
-}
-
-/// Relative to where the person is, if that is shorter.
-fn shorter(path: &Path) -> String {
-    let here = std::env::current_dir().ok();
-    here.and_then(|here| path.strip_prefix(here).ok().map(Path::to_owned))
-        .unwrap_or_else(|| path.to_owned())
-        .display()
-        .to_string()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::price_of;
-
-    #[test]
-    fn a_price_is_shown_whole() {
-        for (micro, text) in [(2_000_000, "2.00 USD"), (125_000, "0.125 USD"), (1, "0.000001 USD")] {
-            assert_eq!(price_of(micro, "USD"), text);
         }
     }
 }

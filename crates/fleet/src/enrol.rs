@@ -22,7 +22,7 @@ use crate::certificate::store::Place;
 use crate::certificate::{refused, store as certificates};
 use crate::metrics::ALARMS;
 use crate::node::{NodeRow, state, store as nodes};
-use crate::task::store as tasks;
+use crate::task::ends;
 
 const TOKEN_LIFE_S: i64 = 15 * 60;
 /// For how long a lost answer can be asked for again.
@@ -222,7 +222,7 @@ async fn admit(
         )
         .await?;
     }
-    tasks::lose(&mut change, id, Some(epoch)).await?;
+    ends::lose(&mut change, id, Some(epoch)).await?;
     nodes::enrolled(change.conn(), id, epoch, request, now).await?;
     let keyring = fleet.keyring();
     let answer = EnrolAnswer {

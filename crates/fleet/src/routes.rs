@@ -1,44 +1,40 @@
 //! The node-facing routes. Every one lists the roles that may call it; the node's id comes from its certificate and
 //! the one in the path must be the same.
 
-use std::net::IpAddr;
+mod identify;
+mod stamp;
+mod wait;
+
 use std::time::Duration;
 
-use axum::extract::{FromRequestParts, Request, State};
-use axum::middleware::Next;
+use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json, Router};
 use base::auth::Role;
-use base::http::{
-    Access, Answer, ApiError, Body, Params, Peer, Route, Routes, Search, Subject, correlation_id, later, settle,
-};
+use base::http::{Access, Answer, ApiError, Body, Params, Peer, Route, Routes, Search, correlation_id};
 use base::tx::Actor;
-use http::header::{CONNECTION, CONTENT_TYPE};
-use http::request::Parts;
-use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, StatusCode};
 use model::dsse::Envelope;
-use model::id::{NodeId, SessionId, TaskId};
+use model::id::{NodeId, TaskId};
 use model::node_api::{
     CertificateAnswer, CertificateRequest, EnrolAnswer, EnrolRequest, HeartbeatAnswer, HeartbeatRequest, NodeProbe,
     PingAnswer, ResultAnswer, ResultRequest, RoleCertificateAnswer, RoleCertificateRequest, SessionAnswer,
-    SessionRequest, TaskAnswer, TaskRequest, WaitAnswer, header,
+    SessionRequest, TaskAnswer, TaskRequest, WaitAnswer,
 };
 use model::signal::Code;
 use model::task::Task;
 use model::telemetry::TelemetryRequest;
 use model::trust::Bundle;
-use schemars::JsonSchema;
 use serde::Deserialize;
-use tokio::time::Instant;
-use tower::util::MapFutureLayer;
-use wire::tls::PeerCertificate;
 
-use crate::dispatch::Wait;
-use crate::identity::{Caller, NodeCaller};
 use crate::image::{ImagePath, PieceQuery, get_piece};
-use crate::metrics::IDENTITY_REFUSED;
 use crate::task::{Ask, Cover};
 use crate::{Fleet, certificate, enrol, heartbeat, held, node, session, task, telemetry};
+
+use identify::{Me, PathId, identify};
+pub use stamp::stamped;
+use wait::{WaitQuery, get_wait, session_of};
 
 const NODE: Access = Access::Roles(&[Role::Node]);
 /// Who may ask for tasks: those that run workflows. Each still needs an intent for each task.
@@ -58,11 +54,6 @@ const APART: Access = Access::Roles(&[
     Role::Rke2Controller,
     Role::VettingOrchestrator,
 ]);
-
-/// How long before the end of its certificate a wait is over.
-const BEFORE_END_MS: i64 = 250;
-/// When we stop, those who wait are sent away over this long.
-const LEAVE_WITHIN_MS: u64 = 5000;
 
 /// Behind mutual TLS.
 pub fn node_routes() -> Routes<Fleet> {
@@ -176,128 +167,6 @@ pub fn enrol_router(fleet: &Fleet) -> Router {
     enrol_routes().router(&fleet.app).with_state(fleet.clone())
 }
 
-async fn identify(State(fleet): State<Fleet>, mut request: Request, next: Next) -> Response {
-    let certificate = request
-        .extensions()
-        .get::<wire::serve::Peer>()
-        .and_then(|peer| peer.certificate.clone());
-    match certificate {
-        None => ApiError::new(Code::Unauthenticated).into_response(),
-        Some(certificate) => match identified(&fleet, &certificate).await {
-            Ok(caller) => {
-                let peer = match &caller {
-                    Caller::Node(node) => {
-                        tracing::Span::current().record("node_id", tracing::field::display(node.node_id));
-                        let manifest = version_of(request.headers(), header::MANIFEST);
-                        fleet.presence.heard(node, fleet.app.clock.now(), manifest);
-                        Peer {
-                            role: Role::Node,
-                            id: node.node_id.to_string(),
-                        }
-                    }
-                    Caller::Role { role, instance } => Peer {
-                        role: *role,
-                        id: instance.clone(),
-                    },
-                };
-                if let Caller::Node(node) = caller {
-                    request.extensions_mut().insert(node);
-                }
-                request.extensions_mut().insert(peer);
-                next.run(request).await
-            }
-            Err(error) => {
-                metrics::counter!(IDENTITY_REFUSED, "code" => error.code.as_str()).increment(1);
-                let name = certificate
-                    .spiffe
-                    .as_ref()
-                    .map_or_else(|| certificate.serial.to_string(), ToString::to_string);
-                // What we could not find out is no refusal, and a database that is away is not asked to note it. One who
-                // only comes too often is counted.
-                let noted = match error.status().is_client_error() && error.code != Code::RateLimited {
-                    true => fleet.note_refused(&name, error.code).await,
-                    false => Ok(()),
-                };
-                let mut answer = match noted {
-                    Ok(()) => error.into_response(),
-                    Err(broken) => ApiError::from(broken).into_response(),
-                };
-                // Nothing more will be heard on this connection; it is not kept for somebody who is nobody.
-                if answer.status().is_client_error() {
-                    answer
-                        .headers_mut()
-                        .insert(CONNECTION, HeaderValue::from_static("close"));
-                }
-                answer
-            }
-        },
-    }
-}
-
-/// The certificate is one of ours, so it pays for its own requests, whatever the table says of it.
-async fn identified(fleet: &Fleet, certificate: &PeerCertificate) -> Answer<Caller> {
-    let subject = Subject::Certificate(certificate.serial.clone());
-    fleet.app.rates.take(subject)?;
-    fleet.identify(certificate).await
-}
-
-/// Around everything that a node-facing listener answers, what no route took included. This is where held requests
-/// wait; so it is no middleware, which would keep room for the request meanwhile.
-pub fn stamped(fleet: &Fleet, router: Router) -> Router {
-    let fleet = fleet.clone();
-    router.layer(MapFutureLayer::new(move |first| {
-        let (fleet, answer) = (fleet.clone(), settle(Box::pin(first)));
-        async move { answer.await.map(|answer: Response| stamp(&fleet, answer)) }
-    }))
-}
-
-/// Time and manifest version ride on every answer, refusals and empty ones too, as of the moment when it goes out.
-fn stamp(fleet: &Fleet, mut answer: Response) -> Response {
-    let values = [
-        (HeaderName::from_static(header::TIME), fleet.app.clock.now().to_string()),
-        (
-            HeaderName::from_static(header::MANIFEST),
-            fleet.manifest_version().to_string(),
-        ),
-        (
-            HeaderName::from_static(header::CATALOGUE),
-            fleet.images().version().to_string(),
-        ),
-    ];
-    for (name, value) in values {
-        if let Ok(value) = HeaderValue::from_str(&value) {
-            answer.headers_mut().insert(name, value);
-        }
-    }
-    answer
-}
-
-/// The calling node, if the path names it. Another node's id looks like one that does not exist.
-struct Me(NodeCaller);
-
-#[derive(Deserialize)]
-struct PathId {
-    id: NodeId,
-}
-
-impl FromRequestParts<Fleet> for Me {
-    type Rejection = ApiError;
-
-    async fn from_request_parts(parts: &mut Parts, fleet: &Fleet) -> Result<Self, ApiError> {
-        let caller = parts
-            .extensions
-            .get::<NodeCaller>()
-            .cloned()
-            .ok_or(Code::Unauthenticated)?;
-        let Params(PathId { id }) = Params::<PathId>::from_request_parts(parts, fleet).await?;
-        if id != caller.node_id {
-            fleet.note_foreign(&caller, id).await?;
-            return Err(Code::NotFound.into());
-        }
-        Ok(Me(caller))
-    }
-}
-
 async fn post_session(
     State(fleet): State<Fleet>,
     Me(me): Me,
@@ -305,125 +174,6 @@ async fn post_session(
     Body(request): Body<SessionRequest>,
 ) -> Answer<Json<SessionAnswer>> {
     session::open(&fleet, &me, &actor, &request).await.map(Json)
-}
-
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-struct WaitQuery {
-    /// 1: answer at once and claim nothing.
-    probe: Option<u8>,
-}
-
-async fn get_wait(
-    State(fleet): State<Fleet>,
-    Me(me): Me,
-    Search(query): Search<WaitQuery>,
-    actor: Actor,
-    headers: HeaderMap,
-) -> Answer<Response> {
-    if query.probe == Some(1) {
-        return Ok(StatusCode::NO_CONTENT.into_response());
-    }
-    let session = session_of(&headers)?;
-    let (manifest, catalogue) = (fleet.manifest_version(), fleet.images().version());
-    let behind = |name, newest| version_of(&headers, name).is_some_and(|known| known < newest);
-    if behind(header::MANIFEST, manifest) || behind(header::CATALOGUE, catalogue) {
-        // It was between two waits when they came; it must not hear of a revocation only after this one.
-        return Ok(StatusCode::NO_CONTENT.into_response());
-    }
-    session::takes_tasks(&session::check(&fleet, &me, &actor, session).await?)?;
-    let wait = fleet.dispatch.enter(me.node_id);
-    let held = Held {
-        me,
-        address: actor.address,
-        session,
-        manifest,
-        catalogue,
-        wait,
-    };
-    Ok(later(async move { hold(&fleet, &held).await.into_response() }))
-}
-
-/// A request that is held: whose it is, and what it waits for.
-struct Held {
-    me: NodeCaller,
-    address: Option<IpAddr>,
-    session: SessionId,
-    /// What was in force when it came.
-    manifest: u64,
-    catalogue: u64,
-    wait: Wait,
-}
-
-/// What is left of a held request: a bell, a clock, and whom to ask for when either rings. Ten thousand of these are
-/// there at any time, so the rest is made when it is needed.
-async fn hold(fleet: &Fleet, held: &Held) -> Answer<Response> {
-    let Held { me, wait, .. } = held;
-    let session = held.session;
-    let jitter_ms = rand::random_range(0..=fleet.limits.hold_ms / 4);
-    // Over just before the certificate is: then it ends as any wait does, and nobody was refused.
-    let left_ms = me.not_after.since_ms(fleet.app.clock.now()) - BEFORE_END_MS;
-    let left_ms = u64::try_from(left_ms).unwrap_or(0);
-    let over = tokio::time::sleep(Duration::from_millis((fleet.limits.hold_ms + jitter_ms).min(left_ms)));
-    tokio::pin!(over);
-    loop {
-        let rung = wait.rung();
-        tokio::pin!(rung);
-        rung.as_mut().enable();
-        if !session::known(fleet, me, session) {
-            Box::pin(opened_again(fleet, held)).await?;
-        }
-        if wait.take_work()
-            && let Some(answer) = Box::pin(work_for(fleet, me, session)).await?
-        {
-            return Ok(answer);
-        }
-        tokio::select! {
-            biased;
-            () = &mut over => return Ok(StatusCode::NO_CONTENT.into_response()),
-            () = fleet.stop.cancelled() => {
-                // Everybody will come back to another process: not all in the same moment.
-                let left_ms = rand::random_range(0..=(fleet.limits.hold_ms / 4).min(LEAVE_WITHIN_MS));
-                over.as_mut().reset(Instant::now() + Duration::from_millis(left_ms));
-                over.await;
-                return Ok(StatusCode::NO_CONTENT.into_response());
-            }
-            () = &mut rung => {}
-        }
-        // Revoked while it waited, or a new manifest: the connection is not asked again, so the table is.
-        Box::pin(fleet.still_stands(me)).await?;
-        if fleet.manifest_version() != held.manifest || fleet.images().version() != held.catalogue {
-            return Ok(StatusCode::NO_CONTENT.into_response());
-        }
-    }
-}
-
-/// Somebody may have opened another session since, or this process has never heard of it.
-async fn opened_again(fleet: &Fleet, held: &Held) -> Answer<()> {
-    let actor = Actor::node(held.me.node_id, correlation_id()).at(held.address);
-    session::takes_tasks(&session::check(fleet, &held.me, &actor, held.session).await?)
-}
-
-/// What there is for this node and session right now.
-async fn work_for(fleet: &Fleet, me: &NodeCaller, session: SessionId) -> Answer<Option<Response>> {
-    let answer = task::claim::claim(fleet, me.node_id, me.epoch, session).await?;
-    let something = !answer.tasks.is_empty() || !answer.cancel.is_empty();
-    Ok(something.then(|| Json(answer).into_response()))
-}
-
-/// The version of a document that the node's executor has, if its agent says so.
-fn version_of(headers: &HeaderMap, name: &'static str) -> Option<u64> {
-    let version: u64 = headers.get(name)?.to_str().ok()?.parse().ok()?;
-    i64::try_from(version).is_ok().then_some(version)
-}
-
-fn session_of(headers: &HeaderMap) -> Answer<SessionId> {
-    let value = headers.get(header::SESSION).ok_or(Code::SessionRequired)?;
-    value
-        .to_str()
-        .ok()
-        .and_then(|text| text.parse().ok())
-        .ok_or_else(|| Code::IdKindMismatch.into())
 }
 
 async fn get_ping(Me(me): Me) -> Json<PingAnswer> {

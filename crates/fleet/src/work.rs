@@ -19,7 +19,7 @@ use crate::metrics::{ALARMS, CONNECTIONS_CUT, IDENTITY_AGE};
 use crate::node::state;
 use crate::node::store::{self as nodes, ProbeRule};
 use crate::slot::store as slots;
-use crate::task::{self, claim, enqueue_discovery, enqueue_probe, retention, store as tasks};
+use crate::task::{self, claim, ends, enqueue_discovery, enqueue_probe, retention};
 use crate::{image, telemetry, trust};
 
 /// Between two looks at a busy queue.
@@ -146,7 +146,7 @@ async fn task_loop(fleet: Fleet) {
 
 /// Queued past its time is expired; handed out and silent is unknown, with an alarm.
 pub async fn overdue_tasks(fleet: &Fleet) -> sqlx::Result<()> {
-    if !tasks::any_overdue(fleet.app.db.read(), fleet.app.clock.now()).await? {
+    if !ends::any_overdue(fleet.app.db.read(), fleet.app.clock.now()).await? {
         return Ok(());
     }
     let mut change = fleet
@@ -154,8 +154,8 @@ pub async fn overdue_tasks(fleet: &Fleet) -> sqlx::Result<()> {
         .db
         .change(&Actor::system("task-loop"), "task.overdue", fleet.app.installation)
         .await?;
-    let expired = tasks::expired(&mut change).await?;
-    let unknown = tasks::lease_lost(&mut change).await?;
+    let expired = ends::expired(&mut change).await?;
+    let unknown = ends::lease_lost(&mut change).await?;
     if expired.is_empty() && unknown.is_empty() {
         // Another process was faster; an audit row about nothing helps nobody.
         return change.rollback().await;
@@ -163,7 +163,7 @@ pub async fn overdue_tasks(fleet: &Fleet) -> sqlx::Result<()> {
     change.detail(json!({ "expired": expired.len(), "unknown": unknown.len() }));
     for task in &expired {
         change.also("task.expire", TaskId::from(task.id));
-        tasks::ended(&mut change, task, TaskState::Expired, Code::StartByPassed);
+        ends::ended(&mut change, task, TaskState::Expired, Code::StartByPassed);
     }
     for task in &unknown {
         change.also("task.lose_sight", TaskId::from(task.id));

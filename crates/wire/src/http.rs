@@ -4,6 +4,7 @@
 mod connect;
 mod error;
 mod held;
+mod response;
 mod stream;
 
 use std::net::IpAddr;
@@ -12,21 +13,19 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
-use http::{HeaderMap, Method, StatusCode, Uri};
+use http::{HeaderMap, Method, Uri};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
 use hyper_util::client::legacy::Client as Pool;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
-use model::node_api::{ErrorAnswer, ErrorBody, header};
-use model::time::Timestamp;
 use rustls::ClientConfig;
 use serde::Serialize;
-use serde::de::DeserializeOwned;
 
 use crate::form;
 use connect::Connector;
 pub use error::{Error, ErrorKind};
 pub use held::Held;
+pub use response::Response;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Shorter than a server's patience with idle connections, so that we rarely send into one that is closing.
@@ -264,61 +263,6 @@ async fn exchanged(pool: &Connections, request: http::Request<Full<Bytes>>) -> R
         }
     }
     pool.request(request).await.map_err(Error::from_pool)
-}
-
-#[derive(Clone, Debug)]
-pub struct Response {
-    pub status: StatusCode,
-    pub headers: HeaderMap,
-    pub body: Bytes,
-}
-
-impl Response {
-    fn ours(self) -> Result<Self, Error> {
-        if self.headers.contains_key(header::SERVICE) {
-            return Ok(self);
-        }
-        Err(Error::stranger(
-            self.status,
-            self.text("retry-after").and_then(|seconds| seconds.parse().ok()),
-        ))
-    }
-
-    fn text(&self, name: &str) -> Option<&str> {
-        self.headers.get(name)?.to_str().ok()
-    }
-
-    pub fn json<T: DeserializeOwned>(&self) -> Result<T, Error> {
-        serde_json::from_slice(&self.body).map_err(|error| Error::new(ErrorKind::BodyMalformed, error))
-    }
-
-    /// The error that the server names, if this is one.
-    pub fn error(&self) -> Option<ErrorBody> {
-        if self.status.is_success() {
-            return None;
-        }
-        serde_json::from_slice::<ErrorAnswer>(&self.body)
-            .ok()
-            .map(|answer| answer.error)
-    }
-
-    /// The role that answered.
-    pub fn service(&self) -> Option<&str> {
-        self.text(header::SERVICE)
-    }
-
-    /// The server's clock.
-    pub fn server_time(&self) -> Option<Timestamp> {
-        self.text(header::TIME)?.parse().ok()
-    }
-
-    pub fn manifest_version(&self) -> Option<u64> {
-        self.text(header::MANIFEST)?.parse().ok()
-    }
-
-    pub fn catalogue_version(&self) -> Option<u64> {
-        self.text(header::CATALOGUE)?.parse().ok()
-    }
 }
 
 #[cfg(test)]

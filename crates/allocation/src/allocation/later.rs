@@ -71,7 +71,7 @@ pub(crate) async fn call_off(change: &mut Change, row: &AllocationRow) -> Answer
     };
     let task = tasks::lock(change, id).await?;
     if let Some(task) = task.filter(|task| task.state == TaskState::Queued.as_str() && task.cancel_at.is_none()) {
-        tasks::cancel(change, &task).await?;
+        fleet::task::cancel(change, &task).await?;
     }
     Ok(())
 }

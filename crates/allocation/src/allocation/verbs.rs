@@ -141,7 +141,7 @@ pub async fn force_release(fleet: &Fleet, principal: &Principal, id: AllocationI
     for task in tasks::of_ops(change.conn(), &ops).await? {
         let task = tasks::lock(&mut change, task.id()).await?.ok_or(Code::NotFound)?;
         if task.state()? == TaskState::Queued {
-            tasks::cancel(&mut change, &task).await?;
+            fleet::task::cancel(&mut change, &task).await?;
         }
     }
     later::call_off(&mut change, &row).await?;

@@ -189,7 +189,7 @@ impl Platform {
         for task in tasks.iter().filter(|task| task.ended_at.is_none()) {
             let task = tasks::lock(&mut change, task.id()).await?.ok_or(Code::NotFound)?;
             if !task.state()?.is_end() && task.cancel_at.is_none() {
-                tasks::cancel(&mut change, &task).await?;
+                fleet::task::cancel(&mut change, &task).await?;
             }
         }
         Ok(change.commit().await?)

@@ -12,6 +12,7 @@ use super::store::{self, Kept, NodeRow};
 use crate::Fleet;
 use crate::certificate::store as certificates;
 use crate::slot::{self, Fit};
+use crate::task::ends;
 use crate::task::store as tasks;
 use crate::task::{enqueue_discovery, enqueue_probe};
 
@@ -208,7 +209,7 @@ pub async fn remove(change: &mut Change, row: &NodeRow, reason: &str) -> Answer<
             .hint(format!("gpuaas slot list --node {}", row.name)));
     }
     certificates::revoke_all(change.conn(), row.id(), None, "node removed", at).await?;
-    tasks::lose(change, row.id(), None).await?;
+    ends::lose(change, row.id(), None).await?;
     enter(change, row, NodeState::Removed, reason).await
 }
 

@@ -2,7 +2,9 @@
 //! a rule that allows it; it is never signed when it is handed out. Its end comes from the node's executor, signed,
 //! and lands once.
 
+mod cancel;
 pub mod claim;
+pub mod ends;
 pub mod enqueue;
 pub mod reissue;
 pub mod result;
@@ -11,6 +13,7 @@ pub mod routes;
 pub mod store;
 mod view;
 
+pub use cancel::cancel;
 pub use enqueue::{Ask, Cover, enqueue, enqueue_discovery, enqueue_later_discovery, enqueue_probe};
 pub use store::TaskRow;
 pub use view::view;

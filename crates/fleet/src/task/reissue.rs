@@ -16,8 +16,9 @@ use model::trust::{KeyStatus, Manifest};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
+use super::ends::{self, Overdue};
 use super::enqueue::{Again, Cover, issue_again};
-use super::store::{self, Overdue};
+use super::store;
 use super::{Ask, TaskRow};
 use crate::Fleet;
 use crate::node::state;
@@ -73,7 +74,7 @@ async fn queued_of(fleet: &Fleet, node: NodeId, revoked: &[String]) -> Answer<us
             node_id: row.node_id,
             task_type: row.task_type.clone(),
         };
-        store::ended(&mut change, &ended, TaskState::Cancelled, Code::KeyRevoked);
+        ends::ended(&mut change, &ended, TaskState::Cancelled, Code::KeyRevoked);
         again(fleet, &mut change, row).await?;
     }
     if rows.is_empty() {

@@ -103,7 +103,7 @@ async fn cancel(
 ) -> Answer<Json<TaskView>> {
     let mut change = fleet.app.db.change(&actor, "task.cancel", id).await?;
     let row = store::lock(&mut change, id).await?.ok_or(Code::NotFound)?;
-    store::cancel(&mut change, &row).await?;
+    super::cancel(&mut change, &row).await?;
     change.commit().await?;
     let row = store::get(fleet.app.db.bookkeeping(), id)
         .await?

@@ -1,20 +1,16 @@
 //! Rows of tasks, and the moves between their states that need no signature.
 
 use base::Change;
-use base::http::{Answer, ApiError, Page};
-use base::wake::Topic;
+use base::http::{ApiError, Page};
 use model::dsse::Envelope;
 use model::id::{NodeId, OpId, TaskId};
 use model::node_api::Progress;
-use model::signal::Code;
 use model::state::TaskState;
 use model::task::TaskType;
 use model::time::Timestamp;
 use sqlx::{PgConnection, PgExecutor, PgPool};
 use time::OffsetDateTime;
 use uuid::Uuid;
-
-use crate::slot;
 
 #[derive(Clone, Debug, sqlx::FromRow)]
 pub struct TaskRow {
@@ -251,84 +247,6 @@ pub(super) fn readable(bytes: &[u8]) -> Envelope {
     })
 }
 
-/// The node is gone or has a new epoch: what was open on it ends as lost.
-pub async fn lose(change: &mut Change, node: NodeId, keep_epoch: Option<u64>) -> Answer<()> {
-    let at = OffsetDateTime::from(change.at());
-    let lost: Vec<Overdue> = sqlx::query_as(
-        "update task set state = 'failed', code = $3, detail = 'the node was removed or enrolled again', ended_at = $4,
-             version = version + 1
-         where id in (select id from task where node_id = $1 and ($2::bigint is null or node_epoch <> $2)
-                        and state in ('queued', 'dispatched', 'started', 'unknown') order by id for update)
-         returning id, node_id, task_type",
-    )
-    .bind(node.uuid())
-    .bind(keep_epoch.map(|e| e as i64))
-    .bind(Code::NodeLost.as_str())
-    .bind(at)
-    .fetch_all(change.conn())
-    .await?;
-    for task in &lost {
-        ended(change, task, TaskState::Failed, Code::NodeLost);
-    }
-    let ids: Vec<Uuid> = lost.iter().map(|task| task.id).collect();
-    slot::lost(change, node, &ids).await?;
-    change.wake(Topic::Tasks).wake(Topic::Progress);
-    Ok(())
-}
-
-/// Everybody hears of every end in the same words.
-pub fn ended(change: &mut Change, task: &Overdue, state: TaskState, code: Code) {
-    let data = serde_json::json!({
-        "node_id": NodeId::from(task.node_id), "type": task.task_type, "state": state, "code": code,
-    });
-    change.event("task.ended", TaskId::from(task.id), data);
-}
-
-/// Somebody wants it stopped. Queued ends at once; what a node has is asked for with the next answer. What takes
-/// a tenant's things away is never stopped: it would leave them for the next one.
-pub async fn cancel(change: &mut Change, row: &TaskRow) -> Answer<()> {
-    let takes_away = row.task_type.parse::<TaskType>().is_ok_and(TaskType::takes_away);
-    if takes_away {
-        return Err(ApiError::new(Code::StateConflict)
-            .message("a task that takes a tenant's things away is not cancelled")
-            .hint(format!("gpuaas task show {} --wait", row.id().short())));
-    }
-    let at = OffsetDateTime::from(change.at());
-    match row.state()? {
-        TaskState::Queued => {
-            sqlx::query(
-                "update task set state = 'cancelled', code = $2, ended_at = $3, version = version + 1 where id = $1",
-            )
-            .bind(row.id)
-            .bind(Code::TaskCancelled.as_str())
-            .bind(at)
-            .execute(change.conn())
-            .await?;
-            let task = Overdue {
-                id: row.id,
-                node_id: row.node_id,
-                task_type: row.task_type.clone(),
-            };
-            ended(change, &task, TaskState::Cancelled, Code::TaskCancelled);
-        }
-        TaskState::Dispatched | TaskState::Started | TaskState::Unknown => {
-            sqlx::query("update task set cancel_at = coalesce(cancel_at, $2), version = version + 1 where id = $1")
-                .bind(row.id)
-                .bind(at)
-                .execute(change.conn())
-                .await?;
-            change.event("task.cancel_requested", row.id(), serde_json::json!({}));
-        }
-        end @ (TaskState::Succeeded | TaskState::Failed | TaskState::Expired | TaskState::Cancelled) => {
-            return Err(ApiError::new(Code::StateConflict)
-                .message(format!("the task has already {end}"))
-                .hint(format!("gpuaas task show {}", row.id().short())));
-        }
-    }
-    change.wake(Topic::Tasks).wake(Topic::Progress);
-    Ok(())
-}
-
 /// Tasks of a node that somebody wants stopped and that have not ended.
 pub async fn to_cancel(pool: &PgPool, node: NodeId) -> sqlx::Result<Vec<TaskId>> {
     let ids: Vec<Uuid> = sqlx::query_scalar(
@@ -346,51 +264,4 @@ pub async fn not_started(pool: &PgPool, ids: &[Uuid]) -> sqlx::Result<Vec<Uuid>>
         .bind(ids)
         .fetch_all(pool)
         .await
-}
-
-/// An overdue task, as the loops find it.
-#[derive(Clone, Debug, sqlx::FromRow)]
-pub struct Overdue {
-    pub id: Uuid,
-    pub node_id: Uuid,
-    pub task_type: String,
-}
-
-/// Queued past its time to start.
-pub async fn expired(change: &mut Change) -> sqlx::Result<Vec<Overdue>> {
-    let at = OffsetDateTime::from(change.at());
-    sqlx::query_as(
-        "update task set state = 'expired', code = $2, ended_at = $1, version = version + 1
-         where id in (select id from task where state = 'queued' and start_by < $1 limit 500 for update skip locked)
-         returning id, node_id, task_type",
-    )
-    .bind(at)
-    .bind(Code::StartByPassed.as_str())
-    .fetch_all(change.conn())
-    .await
-}
-
-/// Handed out or started, and then nothing was heard: unknown, never given to anybody else.
-pub async fn lease_lost(change: &mut Change) -> sqlx::Result<Vec<Overdue>> {
-    let at = OffsetDateTime::from(change.at());
-    sqlx::query_as(
-        "update task set state = 'unknown', version = version + 1
-         where id in (select id from task where state in ('dispatched', 'started') and lease_until < $1
-                      limit 500 for update skip locked)
-         returning id, node_id, task_type",
-    )
-    .bind(at)
-    .fetch_all(change.conn())
-    .await
-}
-
-/// Is there anything for the loops to do? Asked without a transaction, so that an idle fleet writes nothing.
-pub async fn any_overdue(pool: &PgPool, now: Timestamp) -> sqlx::Result<bool> {
-    sqlx::query_scalar(
-        "select exists (select from task where state = 'queued' and start_by < $1)
-             or exists (select from task where state in ('dispatched', 'started') and lease_until < $1)",
-    )
-    .bind(OffsetDateTime::from(now))
-    .fetch_one(pool)
-    .await
 }

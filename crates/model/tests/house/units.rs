@@ -142,7 +142,7 @@ const NEEDS: [Need; 30] = [
         &[(CAP, "CAP_SETUID"), (CAP, "CAP_SETGID")],
     ),
     need(
-        "host/src/real/command.rs",
+        "host/src/real/command/running.rs",
         "pidfd_open(",
         &["pidfd_open", "setpgid"],
         &[],

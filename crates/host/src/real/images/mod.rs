@@ -3,6 +3,7 @@
 //! file of the store, never with a path that somebody could swap. Programs read it in a cage of two files.
 
 mod cage;
+mod errors;
 mod inside;
 mod known;
 mod pieces;
@@ -15,8 +16,8 @@ use std::time::Duration;
 
 use model::digest::{Hasher, Sha256};
 use model::signal::Code;
-use rustix::io::Errno;
 
+use self::errors::{irregular, is_lost, mismatch, missing, refused, rotten};
 use self::known::{Known, Stamp};
 use self::pieces::Inside;
 use super::command::{Commands, Program, With};
@@ -30,8 +31,6 @@ const DISK: &str = "/proc/self/fd/0";
 const CHUNK: usize = 1 << 20;
 /// How long what is not listed any more may lie.
 const UNLISTED_S: i64 = 30 * 86_400;
-/// What the kernel says of a file that its disk, or its file system, has lost.
-const LOST: [Errno; 5] = [Errno::IO, Errno::NODATA, Errno::BADMSG, Errno::UCLEAN, Errno::REMOTEIO];
 /// The task's own limit is 10 800 s; a converter that needs longer is stuck.
 const CONVERT: Duration = Duration::from_secs(6600);
 
@@ -313,11 +312,6 @@ impl crate::Images for Images {
     }
 }
 
-fn is_lost(error: &std::io::Error) -> bool {
-    LOST.iter()
-        .any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
-}
-
 /// The whole file, wherever somebody else has left off reading it.
 struct FromStart(File, u64);
 
@@ -326,58 +320,5 @@ impl Read for FromStart {
         let read = self.0.read_at(into, self.1)?;
         self.1 += read as u64;
         Ok(read)
-    }
-}
-
-fn missing(image: &Image) -> Error {
-    slice_error(
-        Code::ImageUnavailable,
-        image,
-        "it is neither stored here nor in an image directory",
-    )
-}
-
-fn mismatch(image: &Image, why: String) -> Error {
-    slice_error(Code::ImageDigestMismatch, image, &why)
-}
-
-fn rotten(name: &str, why: &str) -> Error {
-    Error::Slice {
-        code: Code::ImageDigestMismatch,
-        subject: name.to_owned(),
-        why: why.to_owned(),
-    }
-}
-
-fn irregular(image: &Image, why: &str) -> Error {
-    slice_error(Code::ImageNotRegular, image, why)
-}
-
-fn refused(image: &Image, why: &str) -> Error {
-    slice_error(Code::ImageRefused, image, why)
-}
-
-fn slice_error(code: Code, image: &Image, why: &str) -> Error {
-    Error::Slice {
-        code,
-        subject: image.name.to_string(),
-        why: why.to_owned(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A file that its disk has lost is no good to anybody; a reading that was called off says nothing of the file.
-    #[test]
-    fn only_what_the_disk_has_lost_is_lost() {
-        for errno in LOST {
-            assert!(is_lost(&errno.into()), "{errno}");
-        }
-        for errno in [Errno::INTR, Errno::NFILE, Errno::NOMEM, Errno::ACCESS, Errno::PERM] {
-            assert!(!is_lost(&errno.into()), "{errno}");
-        }
-        assert!(!is_lost(&std::io::ErrorKind::Interrupted.into()));
     }
 }
