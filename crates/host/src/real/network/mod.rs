@@ -24,6 +24,7 @@ use super::whole::Folder;
 use crate::error::Doing;
 use crate::{Error, Plug, Port, Result};
 use addresses::{address_of, has_interface, own_addresses};
+use flows::instead;
 pub use flows::{Surroundings, cookie, flows};
 
 const LIMIT: Duration = Duration::from_secs(30);
@@ -116,12 +117,11 @@ impl Network {
         })
     }
 
-    /// What the switch is told, or asked, about the flows of a port.
-    fn with_flows(&self, port: &Port, output: Output) -> Result<With> {
-        let around = self.surroundings(port)?;
+    /// What the switch is told, or asked, about flows.
+    fn with_flows(lines: &str, output: Output) -> Result<With> {
         let doing = || "hand flows to the switch".to_owned();
         let mut file = fs::File::from(memfd_create("flows", MemfdFlags::CLOEXEC).doing(doing)?);
-        file.write_all(flows(port, &around).as_bytes()).doing(doing)?;
+        file.write_all(lines.as_bytes()).doing(doing)?;
         file.rewind().doing(doing)?;
         let input = Some(file);
         let as_nobody = false;
@@ -132,8 +132,9 @@ impl Network {
         })
     }
 
+    /// All at once: whatever goes through the port meanwhile meets the old flows or the new ones.
     fn set_flows(&self, port: &Port) -> Result<()> {
-        let with = self.with_flows(port, Output::Dropped)?;
+        let with = Self::with_flows(&instead(port, &self.surroundings(port)?), Output::Dropped)?;
         let args = ["--bundle", "add-flows", &self.bridge_socket(&port.bridge), "-"];
         self.commands.run_with(Program::OvsOfctl, &args, with, LIMIT)?.ok()
     }
@@ -141,14 +142,14 @@ impl Network {
     /// Each of them as it was set, and no more under this cookie. What others have set is theirs.
     fn has_flows(&self, port: &Port) -> Result<bool> {
         let socket = self.bridge_socket(&port.bridge);
-        let wanted = flows(port, &self.surroundings(port)?).lines().count();
-        let all = format!("cookie={:#x}/-1", cookie(&port.plug.vm));
+        let wanted = flows(port, &self.surroundings(port)?);
+        let all = flows::all_of(&port.plug.vm);
         let there = ["--no-stats", "dump-flows", &socket, &all];
         let there = self.commands.ask(Program::OvsOfctl, &there, LIMIT)?;
-        if there.lines().filter(|line| line.contains("actions=")).count() != wanted {
+        if there.lines().filter(|line| line.contains("actions=")).count() != wanted.lines().count() {
             return Ok(false);
         }
-        let with = self.with_flows(port, Output::Kept)?;
+        let with = Self::with_flows(&wanted, Output::Kept)?;
         let args = ["diff-flows", &socket, "/proc/self/fd/0"];
         let ended = self.commands.run_with(Program::OvsOfctl, &args, with, LIMIT)?;
         let differ = ended.said_or(DIFFER)?;
@@ -170,8 +171,7 @@ impl Network {
     }
 
     fn drop_flows(&self, vm: &Name, bridge: &Name) -> Result<()> {
-        let all = format!("cookie={:#x}/-1", cookie(vm));
-        let args = ["del-flows", &self.bridge_socket(bridge), &all];
+        let args = ["del-flows", &self.bridge_socket(bridge), &flows::all_of(vm)];
         self.commands.ask(Program::OvsOfctl, &args, LIMIT).map(drop)
     }
 
@@ -249,7 +249,6 @@ impl crate::Network for Network {
         {
             return Err(refused(plug, &owner.to_string()));
         }
-        self.drop_flows(&plug.vm, bridge)?;
         self.set_flows(port)?;
         let interface = plug.interface();
         if !has_interface(&interface)? {
