@@ -19,4 +19,5 @@ mod sanitize;
 mod slices;
 mod sysfs;
 mod tree;
+mod unlisted;
 mod vfio;

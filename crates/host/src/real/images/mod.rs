@@ -7,6 +7,7 @@ mod errors;
 mod inside;
 mod known;
 mod pieces;
+mod unlisted;
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -29,8 +30,6 @@ const STORE: &str = "var/lib/gpuaas/executor/images";
 /// Where a program finds the disk that it was given.
 const DISK: &str = "/proc/self/fd/0";
 const CHUNK: usize = 1 << 20;
-/// How long what is not listed any more may lie.
-const UNLISTED_S: i64 = 30 * 86_400;
 /// The task's own limit is 10 800 s; a converter that needs longer is stuck.
 const CONVERT: Duration = Duration::from_secs(6600);
 
@@ -251,23 +250,7 @@ impl crate::Images for Images {
     }
 
     fn drop_unlisted(&self, listed: &[Image], over: &dyn Fn() -> bool) -> Result<Vec<Sha256>> {
-        let store = self.store()?;
-        let mut gone = Vec::new();
-        for name in store.names()? {
-            let Ok(sha256) = name.parse::<Sha256>() else { continue };
-            if listed.iter().any(|image| image.sha256 == sha256) {
-                continue;
-            }
-            let Some(file) = store.file(&name)? else { continue };
-            let doing = || format!("look at image {name}");
-            let (stored, fresh) = (Stamp::of(&file).doing(doing)?, store.nameless(0o600)?);
-            let old = stored.older(UNLISTED_S, &Stamp::of(&fresh).doing(doing)?);
-            if old && !over() {
-                store.remove(&name)?;
-                gone.push(sha256);
-            }
-        }
-        Ok(gone)
+        unlisted::drop_old(&self.store()?, listed, over)
     }
 
     fn write(&self, image: &Image, disk: &dyn OpenDisk) -> Result<()> {
