@@ -105,8 +105,8 @@ impl Images {
         Err(rotten(name, &why))
     }
 
-    /// What its pieces sum up to on any disk, before one has it.
-    fn learn_one(&self, image: &Image) -> Result<()> {
+    /// What its pieces sum up to on any disk, before one has it. Nothing if it is `over` before.
+    fn learn_one(&self, image: &Image, over: &dyn Fn() -> bool) -> Result<()> {
         let doing = || format!("look into image {}", image.sha256);
         let Some(source) = self.stored(image)? else {
             return Ok(());
@@ -118,9 +118,14 @@ impl Images {
         let size = inside::look(&self.commands, image, &source)?;
         let from = self.path_of(image);
         let store = self.store()?;
-        let sums = inside::sums(&self.commands, image, (&source, &from), size, || store.nameless(0o600))?;
-        let learned = Inside { size, sums };
-        self.known.learn(&image.sha256, &source, learned).doing(doing)
+        let scratch = || store.nameless(0o600);
+        match inside::sums(&self.commands, image, (&source, &from), size, scratch, over)? {
+            Some(sums) => {
+                let learned = Inside { size, sums };
+                self.known.learn(&image.sha256, &source, learned).doing(doing)
+            }
+            None => Ok(()),
+        }
     }
 
     fn path_of(&self, image: &Image) -> String {
@@ -244,7 +249,7 @@ impl crate::Images for Images {
             if over() {
                 return Ok(bad);
             }
-            bad.extend(self.learn_one(image).err());
+            bad.extend(self.learn_one(image, over).err());
         }
         Ok(bad)
     }
