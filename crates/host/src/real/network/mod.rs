@@ -14,8 +14,6 @@ use model::id::AllocationId;
 use model::signal::Code;
 use model::value::{Ipv4Cidr, Name};
 use rustix::fs::{MemfdFlags, memfd_create};
-use rustix::io::Errno;
-use rustix::process::{Pid, Signal, kill_process};
 
 use super::command::{Commands, Output, Program, With};
 use super::dhcp;
@@ -42,8 +40,6 @@ pub struct Settings {
     pub switch_dir: PathBuf,
     /// What dnsmasq was told as `--dhcp-hostsdir`.
     pub hosts_dir: PathBuf,
-    /// Where one writes its number whose command line does not say that it reads that directory.
-    pub dnsmasq_pid: Option<PathBuf>,
 }
 
 impl Default for Settings {
@@ -52,7 +48,6 @@ impl Default for Settings {
             reachable: Vec::new(),
             switch_dir: "/run/openvswitch".into(),
             hosts_dir: "/var/lib/gpuaas/dhcp-hosts".into(),
-            dnsmasq_pid: None,
         }
     }
 }
@@ -179,23 +174,6 @@ impl Network {
         Ok(self.switch(&["list-br"])?.lines().map(str::to_owned).collect())
     }
 
-    /// A file that is gone is served until it is told to look. One that does not run will read the directory when it does.
-    fn nudge_dnsmasq(&self) -> Result<()> {
-        let sys = Sys::under(Path::new("/"));
-        let mut told = dhcp::servers(&sys)?;
-        let named = self.settings.dnsmasq_pid.as_deref().map(fs::read_to_string);
-        let named = named.and_then(|text| text.ok()?.trim().parse().ok());
-        // The number may be another process's by now.
-        told.extend(named.filter(|pid| dhcp::is_server(&sys, *pid) && !told.contains(pid)));
-        for pid in told.into_iter().filter_map(|pid| Pid::from_raw(pid.cast_signed())) {
-            match kill_process(pid, Signal::HUP) {
-                Ok(()) | Err(Errno::SRCH) => {}
-                Err(error) => return Err(error).doing(|| "tell dnsmasq".to_owned()),
-            }
-        }
-        Ok(())
-    }
-
     /// What the host sends to everybody is sent to no guest; the flows let through what each is meant to have.
     fn keep_from_flood(&self, port: &Port) -> Result<()> {
         let number = port.plug.number().to_string();
@@ -278,7 +256,7 @@ impl crate::Network for Network {
             Ok(_) | Err(Error::Slice { .. }) => {}
             Err(error) => return Err(error),
         }
-        self.nudge_dnsmasq()?;
+        dhcp::nudge(&Sys::under(Path::new("/")))?;
         let interface = plug.interface();
         match self.plugged(plug)? {
             Some((owner, _)) if owner != plug.allocation.to_string() => return Ok(()),
