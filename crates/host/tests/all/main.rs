@@ -6,6 +6,7 @@ mod accounts;
 mod both;
 mod devices;
 mod disk_abuse;
+mod empty;
 mod facts;
 mod hostile;
 mod images;

@@ -1,5 +1,6 @@
 //! What is inside an image, as its reader sees it, told which format it is: never guessed, because a disk's first bytes
-//! may say anything. Refuses one that would have the reader open other files, and one that nobody could compare.
+//! may say anything. Refuses one that would have the reader open other files, one that nobody could compare, and one with
+//! nothing in it, which would leave a disk as it is.
 
 use std::fs::File;
 use std::os::unix::fs::FileTypeExt;
@@ -71,6 +72,8 @@ pub(super) fn look(commands: &Commands, image: &Image, file: &File) -> Result<u6
         "its data is in another file"
     } else if info.encrypted || specific("encrypt") {
         "it is encrypted"
+    } else if info.virtual_size == 0 {
+        "there is no disk in it"
     } else {
         return Ok(info.virtual_size);
     };
