@@ -257,3 +257,25 @@ fn what_is_read_ahead_is_known_and_what_has_rotted_is_taken_out() {
     assert_eq!(again.expect("taken anew"), Source::Directory);
     shelf.desk.images.verify(rotten).expect("as it was signed");
 }
+
+#[test]
+fn of_several_that_have_rotted_each_is_told_and_taken_out() {
+    let kinds = ["first", "sound", "second", "third"];
+    let Some(shelf) = Shelf::new("several", &kinds) else {
+        return;
+    };
+    let (sound, rotten): (Vec<_>, Vec<_>) = shelf.images.iter().partition(|(kind, _)| *kind == "sound");
+    for (_, image) in &rotten {
+        drop(overwrite(&shelf.file(image)));
+    }
+    let wrong = shelf.desk.images.read_ahead(&[], &|| false).expect("read");
+    assert_eq!(wrong.len(), rotten.len(), "{wrong:?}");
+    for (kind, image) in rotten {
+        let name = image.sha256.to_string();
+        let told = wrong.iter().filter(|error| error.to_string().contains(&name));
+        let codes: Vec<Code> = told.map(host::Error::code).collect();
+        assert_eq!(codes, [Code::ImageDigestMismatch], "{kind}");
+        assert!(!shelf.file(image).exists(), "{kind}");
+    }
+    assert!(sound.iter().all(|(_, image)| shelf.file(image).exists()));
+}
