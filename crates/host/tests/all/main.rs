@@ -13,6 +13,7 @@ mod images;
 mod kernel;
 mod known;
 mod leases;
+mod limits;
 mod loops;
 mod pretend;
 mod rom;

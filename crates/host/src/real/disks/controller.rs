@@ -18,7 +18,7 @@ use crate::Result;
 
 const ASK_LIMIT: Duration = Duration::from_secs(30);
 /// A disk that erases every block by itself takes as long as it takes.
-const WIPE_LIMIT: Duration = Duration::from_secs(4 * 3600);
+pub const WIPE_LIMIT: Duration = Duration::from_secs(4 * 3600);
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Questions in a row that may go unanswered.
 const FORGIVEN: u32 = 4;

@@ -31,7 +31,7 @@ const STORE: &str = "var/lib/gpuaas/executor/images";
 const DISK: &str = "/proc/self/fd/0";
 const CHUNK: usize = 1 << 20;
 /// The task's own limit is 10 800 s; a converter that needs longer is stuck.
-const CONVERT: Duration = Duration::from_secs(6600);
+pub const CONVERT: Duration = Duration::from_secs(6600);
 
 pub struct Images {
     store: PathBuf,
