@@ -23,6 +23,9 @@ use crate::policy::Policy;
 use crate::result::Ending;
 use crate::tasks::{self, Sources, Surroundings};
 
+/// The phase of a task whose VM is just being made whole, after a start of the host for instance.
+const WAITS: &str = "waits_for_upkeep";
+
 /// Gives every open task a thread, if it has none yet.
 pub(crate) fn start_claimed(node: &Arc<Node>) {
     for (task_id, task, open, running) in without_thread(node) {
@@ -169,7 +172,10 @@ impl Worker<'_> {
             journal_used_pct: self.node.journal()?.used_pct(),
             clock_skew_ms: self.open.claimed.clock_skew_ms,
         };
-        let _mine = task.allocation().map(|allocation| self.node.busy.take(allocation));
+        let waits = || self.running.enters(self.node, task_id, WAITS, None);
+        let _mine = task
+            .allocation()
+            .map(|allocation| self.node.busy.take(allocation, waits));
         // What does not die holds the disk, and whoever opens that is refused; so the walk says what comes of it.
         let together = around
             .host

@@ -4,20 +4,21 @@
 //! guest that switched itself off stays off until the host starts anew. What it cannot mend, the held list says.
 
 mod busy;
+mod mend;
+mod round;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use host::{Error, Host, Kept};
 use model::id::AllocationId;
 use model::signal::Code;
 use model::task::Task;
-use model::task::vm_power::Power;
 
 use crate::node::Node;
 
 pub(crate) use busy::Busy;
+use round::Round;
 
 /// A switch that was restarted lets guests wait, or do what they like, no longer than this.
 const EVERY: Duration = Duration::from_secs(15);
@@ -35,33 +36,19 @@ pub(crate) fn run(node: &Node) {
 }
 
 fn pass(node: &Node) {
-    let host = &node.options.host;
-    let kept = match host.slices.kept() {
-        Ok(kept) => kept,
-        Err(error) => {
-            tracing::error!(%error, "what should stand here cannot be read");
-            return;
-        }
+    let take = |allocation| {
+        let mine = node.busy.try_take(allocation)?;
+        (!has_task(node, allocation)).then_some(mine)
     };
-    let mut troubles = Troubles::new();
-    for Kept { machine, .. } in kept {
-        let allocation = machine.allocation;
-        if node.stop.asked() {
-            return;
-        }
-        // From here on a task of this allocation waits; one that was taken before decides alone.
-        let Some(_mine) = node.busy.try_take(allocation) else {
-            continue;
-        };
-        if has_task(node, allocation) {
-            continue;
-        }
-        if let Err(error) = restore(host, allocation, &node.machine.boot_id) {
-            tracing::error!(%allocation, code = %error.code(), %error, "a VM could not be made whole");
-            troubles.insert(allocation, error.code());
-        }
+    let round = Round {
+        host: &node.options.host,
+        boot_id: &node.machine.boot_id,
+        take: &take,
+        over: &|| node.stop.asked(),
+    };
+    if let Some(troubles) = round.walk() {
+        node.set_troubles(troubles);
     }
-    node.set_troubles(troubles);
 }
 
 fn has_task(node: &Node, allocation: AllocationId) -> bool {
@@ -72,49 +59,6 @@ fn has_task(node: &Node, allocation: AllocationId) -> bool {
         let task = Task::parse(&payload.task_type, payload.type_version, &payload.params);
         task.map_or(true, |task| task.allocation() == Some(allocation))
     })
-}
-
-/// Port first, then devices, then the VM; each as its phase would. Written down anew only when it stands.
-fn restore(host: &Host, allocation: AllocationId, boot_id: &str) -> host::Result<()> {
-    // Looked up once more: a release may have ended since.
-    let mut all = host.slices.kept()?.into_iter();
-    let Some(kept) = all.find(|kept| kept.machine.allocation == allocation) else {
-        return Ok(());
-    };
-    for slot in &kept.slots {
-        match host.leases.holder(*slot)? {
-            Some(owner) if owner.allocation == allocation => {}
-            Some(_) | None => return Err(not_ours(&kept)),
-        }
-    }
-    if !host.network.is_whole(&kept.port)? {
-        tracing::warn!(vm = %kept.machine.name, "its port is made again");
-        host.network.ensure_port(&kept.port)?;
-    }
-    if kept.boot_id == boot_id {
-        return Ok(());
-    }
-    if kept.power == Power::Running {
-        for device in kept.machine.parts.iter().flat_map(|part| &part.devices) {
-            if let Some(holder) = host.machines.holder_of_device(*device)?
-                && holder != kept.machine.name.as_str()
-            {
-                return Err(not_ours(&kept));
-            }
-            host.devices.ensure_vfio_bound(*device)?;
-        }
-        tracing::warn!(vm = %kept.machine.name, "the host was started anew, and so is the VM");
-        host.machines.ensure_running(&kept.machine)?;
-    }
-    host.slices.ensure_started_in(&kept.slice(), boot_id)
-}
-
-fn not_ours(kept: &Kept) -> Error {
-    Error::Slice {
-        code: Code::SlotLeased,
-        subject: kept.machine.name.to_string(),
-        why: "its slots are not leased to it any more".to_owned(),
-    }
 }
 
 /// Begins it beside everything else.

@@ -46,8 +46,8 @@ pub trait Images: Send + Sync {
     /// taken out, and is fetched anew by the next who wants it. Ends early when `over`; gives what is wrong with what it has read.
     fn read_ahead(&self, listed: &[Image], over: &dyn Fn() -> bool) -> Result<Vec<Error>>;
 
-    /// Takes out what is stored, not listed, and was put there long ago: nobody can have it any more, except from a file of
-    /// the host's own, which is copied again. Nothing while `over`; gives what is gone.
+    /// Takes out what is stored and was first seen unlisted long ago: nobody can have it any more, except from a file of the
+    /// host's own, which is copied again. Nothing while `over`; gives what is gone.
     fn drop_unlisted(&self, listed: &[Image], over: &dyn Fn() -> bool) -> Result<Vec<Sha256>>;
 
     /// Writes the disk inside to this disk, syncs it, and reads it back.

@@ -3,7 +3,7 @@
 use host::pretend::{Blow, Pretend, Profile, State};
 use model::task::vm_power::Power;
 
-use super::restore;
+use super::mend;
 use crate::tasks::proof_of_slices::{ALLOCATION, resident};
 
 fn whole() -> Pretend {
@@ -15,7 +15,7 @@ fn whole() -> Pretend {
 fn again(pretend: &Pretend) -> host::Result<()> {
     let host = pretend.host();
     let boot_id = host.facts.boot_id().expect("a boot");
-    restore(&host, uuid::Uuid::from_u128(ALLOCATION).into(), &boot_id)
+    mend::machine(&host, uuid::Uuid::from_u128(ALLOCATION).into(), &boot_id)
 }
 
 /// Apart from what counts its starts.

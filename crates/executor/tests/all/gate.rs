@@ -47,7 +47,7 @@ impl Gate {
         self.changed.notify_all();
     }
 
-    fn pass(&self, verb: &str) -> &Pretend {
+    pub(crate) fn pass(&self, verb: &str) -> &Pretend {
         if verb == self.verb {
             let mut state = self.state.lock().expect("unbroken");
             state.waiting += 1;

@@ -441,8 +441,13 @@ fn a_guest_is_connected_to_by_the_agent() {
     assert_eq!((vm.as_str(), to), ("ada-vm", address));
     let (mut ours, theirs) = UnixStream::pair().expect("two ends");
     hand_over(&agent, &FromAgent::Guest { want: first }, &[theirs.as_fd()]);
-    let (second, ..) = wanted_guest(&mut agent);
-    assert_ne!(first, second);
+    // A wish may be said again, to an agent that has just come.
+    let second = loop {
+        let (want, ..) = wanted_guest(&mut agent);
+        if want != first {
+            break want;
+        }
+    };
     let detail = "connection refused".to_owned();
     agent.send(&FromAgent::GuestFailed { want: second, detail });
     let [socket, failed] = dialled.join().expect("no panic");

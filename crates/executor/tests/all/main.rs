@@ -17,4 +17,5 @@ mod sandbox;
 mod time;
 mod topology;
 mod users;
+mod waiting;
 mod wiping;

@@ -16,6 +16,8 @@ use model::value::DiskIdentity;
 use super::sys::Sys;
 use crate::{Disk, DiskList, Nameless, OpenDisk, Result};
 
+pub use controller::WIPE_LIMIT;
+
 pub struct Disks {
     root: PathBuf,
     sys: Sys,

@@ -20,10 +20,10 @@ mod users;
 mod whole;
 
 pub use devices::{Devices, InAProcess, KernelWriter};
-pub use disks::Disks;
+pub use disks::{Disks, WIPE_LIMIT};
 pub use facts::Facts;
 pub use guests::{Dial, Guests, NoDial, hand_over};
-pub use images::Images;
+pub use images::{CONVERT as CONVERT_LIMIT, Images};
 pub use leases::Leases;
 pub(crate) use leases::leased;
 pub use machines::{Cell, Layout, Machines, Settings as MachineSettings, domain};

@@ -43,7 +43,7 @@ impl Desk {
         self.dir.0.join(name)
     }
 
-    fn qemu_img(&self, args: &[&str]) {
+    pub(crate) fn qemu_img(&self, args: &[&str]) {
         let done = program("qemu-img")
             .args(args)
             .current_dir(&self.dir.0)
@@ -66,7 +66,7 @@ impl Desk {
     }
 
     /// Every part of an honest way, without the looks in between if `blindly`.
-    fn go(&self, image: &Image, blindly: bool) -> Result<Vec<u8>, Code> {
+    pub(crate) fn go(&self, image: &Image, blindly: bool) -> Result<Vec<u8>, Code> {
         let disk = Disk::blank(self, 4 << 20);
         let code = |error: host::Error| error.code();
         self.images.ensure_stored(image).map_err(code)?;

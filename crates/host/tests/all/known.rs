@@ -228,44 +228,6 @@ fn what_is_never_known_is_not_read_ahead_again_and_again() {
 }
 
 #[test]
-fn what_has_long_left_the_catalogue_is_taken_out() {
-    let Some(desk) = Desk::new("unlisted") else { return };
-    let image = |name: &str| {
-        fs::write(desk.path("images").join(name), name).expect("written");
-        let image = desk.image(name, ImageFormat::Raw);
-        desk.images.ensure_stored(&image).expect("stored");
-        image
-    };
-    let (listed, unlisted) = (image("listed"), image("unlisted"));
-    let store = desk.path("var/lib/gpuaas/executor/images");
-    let foreign = store.join("somebody-elses");
-    fs::write(&foreign, EVIL).expect("written");
-    let gone = |over: bool| {
-        desk.images
-            .drop_unlisted(std::slice::from_ref(&listed), &|| over)
-            .expect("looked")
-    };
-    assert!(gone(false).is_empty(), "it was there yesterday");
-    let now = fs::metadata(&foreign).and_then(|seen| seen.modified()).expect("a time");
-    let age = |image: &Image, days: u64| {
-        let file = File::options().write(true).open(store.join(image.sha256.to_string()));
-        let then = now - Duration::from_secs(days * 86_400);
-        let times = FileTimes::new().set_modified(then);
-        file.expect("opened").set_times(times).expect("set");
-    };
-    age(&listed, 31);
-    age(&unlisted, 29);
-    assert!(gone(false).is_empty(), "it may come back");
-    age(&unlisted, 31);
-    assert!(gone(true).is_empty(), "a task may be about to use it");
-    assert_eq!(gone(false), [unlisted.sha256]);
-    assert!(gone(false).is_empty() && foreign.exists());
-    desk.images.verify(&listed).expect("there");
-    let again = desk.images.ensure_stored(&unlisted).expect("taken anew");
-    assert_eq!(again, Source::Directory);
-}
-
-#[test]
 fn what_is_read_ahead_is_known_and_what_has_rotted_is_taken_out() {
     let Some(shelf) = Shelf::new("ahead", &["sound", "rotten"]) else {
         return;
@@ -294,4 +256,26 @@ fn what_is_read_ahead_is_known_and_what_has_rotted_is_taken_out() {
     let again = shelf.desk.images.ensure_stored(rotten);
     assert_eq!(again.expect("taken anew"), Source::Directory);
     shelf.desk.images.verify(rotten).expect("as it was signed");
+}
+
+#[test]
+fn of_several_that_have_rotted_each_is_told_and_taken_out() {
+    let kinds = ["first", "sound", "second", "third"];
+    let Some(shelf) = Shelf::new("several", &kinds) else {
+        return;
+    };
+    let (sound, rotten): (Vec<_>, Vec<_>) = shelf.images.iter().partition(|(kind, _)| *kind == "sound");
+    for (_, image) in &rotten {
+        drop(overwrite(&shelf.file(image)));
+    }
+    let wrong = shelf.desk.images.read_ahead(&[], &|| false).expect("read");
+    assert_eq!(wrong.len(), rotten.len(), "{wrong:?}");
+    for (kind, image) in rotten {
+        let name = image.sha256.to_string();
+        let told = wrong.iter().filter(|error| error.to_string().contains(&name));
+        let codes: Vec<Code> = told.map(host::Error::code).collect();
+        assert_eq!(codes, [Code::ImageDigestMismatch], "{kind}");
+        assert!(!shelf.file(image).exists(), "{kind}");
+    }
+    assert!(sound.iter().all(|(_, image)| shelf.file(image).exists()));
 }

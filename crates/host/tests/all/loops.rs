@@ -86,8 +86,13 @@ impl Loop {
         let script = format!(
             r#"#!/bin/sh
 echo "$@" >> /told
+# Silent so often at first as somebody has said so.
+if grep -qx "$1" /silent 2>/dev/null; then
+    sed -i "0,/^$1\$/{{//d}}" /silent
+    exit 1
+fi
 case $1 in
-id-ctrl) echo '{{"sanicap":1,"oacs":2,"fna":4}}' ;;
+id-ctrl) echo "{{\"sanicap\":$(cat /sanicap 2>/dev/null || echo 1),\"oacs\":2,\"fna\":4}}" ;;
 list-ns) echo '{{"nsid_list":[{namespaces}]}}' ;;
 sanitize-log)
     # What comes next, if somebody has said so.

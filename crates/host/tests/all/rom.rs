@@ -19,15 +19,15 @@ const OFF: &str = "/proc/self/clear_refs";
 const NO_HEADER: &str = "/proc/self/mem";
 
 /// Plays `rom` and `power/control` as the kernel does, and leaves the rest to the other one.
-struct Particular {
-    kernel: Kernel,
+pub(crate) struct Particular {
+    pub(crate) kernel: Kernel,
     /// What can be read once it is on.
-    rom: Option<&'static str>,
-    wakes: bool,
+    pub(crate) rom: Option<&'static str>,
+    pub(crate) wakes: bool,
 }
 
 impl Particular {
-    fn show(&self, home: &Path, is_on: bool) {
+    pub(crate) fn show(&self, home: &Path, is_on: bool) {
         let awake = fs::read_to_string(home.join("power_state")).expect("a state").trim() == "D0";
         let file = home.join("rom");
         fs::remove_file(&file).expect("it was there");
@@ -46,6 +46,8 @@ impl KernelWriter for Particular {
             Some("rom") => {
                 let heard = ("rom".to_owned(), text.to_owned());
                 self.kernel.heard.lock().expect("nobody panicked").push(heard);
+                let limits = &self.kernel.limits;
+                limits.lock().expect("nobody panicked").push(("rom".to_owned(), limit));
                 self.show(home, text != "0\n");
                 Ok(None)
             }

@@ -117,7 +117,7 @@ const NEEDS: [Need; 30] = [
         &[(CAP, "CAP_NET_ADMIN"), (DEVICE, "/dev/net/tun"), (FAMILY, "AF_NETLINK")],
     ),
     need(
-        "host/src/real/network/mod.rs",
+        "host/src/real/dhcp.rs",
         "kill_process(",
         &["kill"],
         &[(CAP, "CAP_KILL")],

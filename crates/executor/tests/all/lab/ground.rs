@@ -39,7 +39,6 @@ impl Ground {
             reachable: Vec::new(),
             switch_dir: "/run/openvswitch".into(),
             hosts_dir: format!("{ROOT}/hosts").into(),
-            dnsmasq_pid: None,
         };
         let machines = MachineSettings {
             uri: "qemu+unix:///system?socket=/run/libvirt/libvirt-sock".to_owned(),

@@ -1,6 +1,7 @@
 //! Real slices on the machine that runs the tests: Open vSwitch, dnsmasq and libvirt of its own, in namespaces that
 //! vanish with the test, an emulated guest, and a loop device for its disk. Only the GPU is pretended.
 
+mod flows;
 mod ground;
 mod kills;
 mod network;

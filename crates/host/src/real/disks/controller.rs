@@ -3,6 +3,8 @@
 //! and once more by the controller itself, which knows those that no host sees. Told by nvme-cli, as the kernel's own
 //! calls are out of reach of safe code; our open file keeps the number of the controller from being given to another.
 
+mod sanitize;
+
 use std::thread::park_timeout;
 use std::time::{Duration, Instant};
 
@@ -16,11 +18,10 @@ use crate::Result;
 
 const ASK_LIMIT: Duration = Duration::from_secs(30);
 /// A disk that erases every block by itself takes as long as it takes.
-const WIPE_LIMIT: Duration = Duration::from_secs(4 * 3600);
+pub const WIPE_LIMIT: Duration = Duration::from_secs(4 * 3600);
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Questions in a row that may go unanswered.
 const FORGIVEN: u32 = 4;
-const UNDER_WAY: u64 = 2;
 
 /// A controller all of which is ours.
 pub(super) struct Controller {
@@ -58,18 +59,16 @@ impl Controller {
             return Ok(None);
         }
         let device = format!("/dev/{name}");
-        let ask = |args: &[&str]| commands.ask(Program::Nvme, args, ASK_LIMIT);
+        let identity = ["id-ctrl", &device, "--output-format=json"];
+        let listed = ["list-ns", &device, "--all", "--output-format=json"];
         // A tool that fails here is a tool that does not wipe; zeros do.
-        let (Ok(identity), Ok(listed)) = (
-            ask(&["id-ctrl", &device, "--output-format=json"]),
-            ask(&["list-ns", &device, "--all", "--output-format=json"]),
-        ) else {
+        let Some(identity) = answer(&commands, &identity, |said| serde_json::from_str(said).ok()) else {
             return Ok(None);
         };
-        if namespaces(&listed) != [nsid] {
+        if answer(&commands, &listed, namespaces).is_none_or(|listed| listed != [nsid]) {
             return Ok(None);
         }
-        let offers = offers(&serde_json::from_str(&identity).unwrap_or_default());
+        let offers = offers(&identity);
         Ok(Some(Self {
             device,
             nsid,
@@ -86,64 +85,39 @@ impl Controller {
     /// What the tool answered; a sanitize is waited for.
     pub(super) fn wipe(&self, method: WipeMethod) -> std::result::Result<i32, String> {
         let nsid = format!("--namespace-id={}", self.nsid);
-        let args: &[&str] = match method {
-            WipeMethod::SanitizeCrypto => &["sanitize", &self.device, "--sanact=4"],
-            WipeMethod::SanitizeBlock => &["sanitize", &self.device, "--sanact=2"],
-            WipeMethod::FormatCrypto => &["format", &self.device, &nsid, "--ses=2", "--force"],
-            WipeMethod::FormatData => &["format", &self.device, &nsid, "--ses=1", "--force"],
+        let erase = match method {
+            WipeMethod::SanitizeCrypto | WipeMethod::SanitizeBlock => return self.sanitize(method).map(|()| 0),
+            WipeMethod::FormatCrypto => "--ses=2",
+            WipeMethod::FormatData => "--ses=1",
             WipeMethod::WriteZeroes | WipeMethod::Overwrite => return Err("not a method of the controller".to_owned()),
         };
-        let ended = self
-            .commands
-            .run(Program::Nvme, args, None, WIPE_LIMIT)
-            .map_err(|error| error.to_string())?;
-        let rc = ended.code().unwrap_or(-1);
-        if rc != 0 {
-            return Err(format!("nvme ended with {rc}: {}", ended.stderr()));
-        }
-        if matches!(method, WipeMethod::SanitizeCrypto | WipeMethod::SanitizeBlock) {
-            self.wait()?;
-        }
-        Ok(rc)
+        self.tell(&["format", &self.device, &nsid, erase, "--force"], WIPE_LIMIT)
+            .map(|()| 0)
     }
 
-    /// A sanitize goes on whoever has begun it, over every restart; until it is done the disk takes nothing else.
-    pub(super) fn wait_for_earlier(&self) -> std::result::Result<(), String> {
-        let sanitizes = |method: &WipeMethod| matches!(method, WipeMethod::SanitizeCrypto | WipeMethod::SanitizeBlock);
-        if self.offers.iter().any(sanitizes) {
-            // One that says nothing of itself may still be written to, and that will show. Waited for once and not
-            // before each method anew.
-            self.settled(self.since + WIPE_LIMIT)?;
-        }
-        Ok(())
-    }
-
-    fn wait(&self) -> std::result::Result<(), String> {
-        match self.settled(Instant::now() + WIPE_LIMIT)? {
-            Some(1 | 4) => Ok(()),
-            Some(other) => Err(format!("the controller reports sanitize status {other}")),
-            None => Err("the controller's sanitize log cannot be read".to_owned()),
+    fn tell(&self, args: &[&str], limit: Duration) -> std::result::Result<(), String> {
+        let ended = self.commands.run(Program::Nvme, args, None, limit);
+        let ended = ended.map_err(|error| error.to_string())?;
+        match ended.code().unwrap_or(-1) {
+            0 => Ok(()),
+            rc => Err(format!("nvme ended with {rc}: {}", ended.stderr())),
         }
     }
+}
 
-    /// What it says of its last sanitize once none is under way; None if it says nothing again and again.
-    fn settled(&self, until: Instant) -> std::result::Result<Option<u64>, String> {
-        let mut silent = 0;
-        loop {
-            let args = ["sanitize-log", &self.device, "--output-format=json"];
-            let said = self.commands.ask(Program::Nvme, &args, ASK_LIMIT);
-            match said.ok().and_then(|said| status(&said)) {
-                Some(UNDER_WAY) => silent = 0,
-                // A controller that is busy with it may fail to answer now and then.
-                None if silent < FORGIVEN => silent += 1,
-                settled => return Ok(settled),
-            }
-            if Instant::now() >= until {
-                return Err("the controller still sanitizes".to_owned());
-            }
+/// What a controller says of itself, as `read` understands it; None if that is nothing, again and again: one that has
+/// just woken up answers late, and one that sanitizes may fail to answer now and then.
+fn answer<T>(commands: &Commands, args: &[&str], read: impl Fn(&str) -> Option<T>) -> Option<T> {
+    for silent in 0..=FORGIVEN {
+        if silent > 0 {
             park_timeout(LOOK_EVERY);
         }
+        let said = commands.ask(Program::Nvme, args, ASK_LIMIT).ok();
+        if let Some(understood) = said.and_then(|said| read(&said)) {
+            return Some(understood);
+        }
     }
+    None
 }
 
 /// Where the kernel shows the one controller of a disk.
@@ -219,10 +193,10 @@ fn offers(identity: &Identity) -> Vec<WipeMethod> {
         .collect()
 }
 
-/// `{"nsid_list":[{"nsid":1}]}`
-fn namespaces(said: &str) -> Vec<u32> {
-    let document: Value = serde_json::from_str(said).unwrap_or_default();
-    let list = document.get("nsid_list").and_then(Value::as_array);
+/// `{"nsid_list":[{"nsid":1}]}`; None if it is no such list.
+fn namespaces(said: &str) -> Option<Vec<u32>> {
+    let document: Value = serde_json::from_str(said).ok()?;
+    let list = document.get("nsid_list")?.as_array()?;
     let number = |entry: &Value| {
         entry
             .get("nsid")
@@ -231,26 +205,8 @@ fn namespaces(said: &str) -> Vec<u32> {
             .and_then(|n| u32::try_from(n).ok())
     };
     // One that cannot be read is one that is not ours.
-    list.into_iter()
-        .flatten()
-        .map(|entry| number(entry).unwrap_or(u32::MAX))
-        .collect()
-}
-
-/// The lowest three bits of `sstat`: 1 done, 2 under way, 3 failed, 4 done without deallocating. Older tools write the
-/// number, newer ones a text that begins with it.
-fn status(said: &str) -> Option<u64> {
-    let document: Value = serde_json::from_str(said).ok()?;
-    let inner = document
-        .as_object()?
-        .values()
-        .find_map(|value| value.get("sstat"))
-        .or(document.get("sstat"))?;
-    if let Some(number) = inner.as_u64() {
-        return Some(number & 7);
-    }
-    let words = inner.get("status")?.as_str()?;
-    words.trim_start_matches('(').get(..1)?.parse().ok()
+    let all = list.iter().map(|entry| number(entry).unwrap_or(u32::MAX));
+    Some(all.collect())
 }
 
 #[cfg(test)]
@@ -259,15 +215,10 @@ mod tests {
 
     #[test]
     fn what_the_tool_says_is_understood_in_both_tongues() {
-        assert_eq!(status(r#"{"nvme0":{"sprog":65535,"sstat":257}}"#), Some(1));
-        assert_eq!(
-            status(r#"{"nvme0":{"sprog":9,"sstat":{"status":"(2) Sanitize in Progress."}}}"#),
-            Some(2)
-        );
-        assert_eq!(status("no"), None);
-        assert_eq!(namespaces(r#"{"nsid_list":[{"nsid":1},{"nsid":2}]}"#), [1, 2]);
-        assert_eq!(namespaces(r#"{"nsid_list":[1]}"#), [1]);
-        assert_eq!(namespaces(r#"{"nsid_list":["x"]}"#), [u32::MAX]);
+        assert_eq!(namespaces(r#"{"nsid_list":[{"nsid":1},{"nsid":2}]}"#), Some(vec![1, 2]));
+        assert_eq!(namespaces(r#"{"nsid_list":[1]}"#), Some(vec![1]));
+        assert_eq!(namespaces(r#"{"nsid_list":["x"]}"#), Some(vec![u32::MAX]));
+        assert_eq!(namespaces("{}"), None);
         let identity: Identity = serde_json::from_str(r#"{"vid":5197,"sanicap":3,"oacs":2,"fna":0}"#).expect("typed");
         let offered = [
             WipeMethod::SanitizeCrypto,

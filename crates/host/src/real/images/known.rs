@@ -70,7 +70,7 @@ impl Stamp {
     }
 
     /// Of a time that was not yet, at the time of `fresh`: it will not be settled soon.
-    fn ahead_of(&self, fresh: &Self) -> bool {
+    pub(super) fn ahead_of(&self, fresh: &Self) -> bool {
         self.changed.0.max(self.modified.0) > fresh.changed.0
     }
 

@@ -7,6 +7,7 @@ mod errors;
 mod inside;
 mod known;
 mod pieces;
+mod unlisted;
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -29,10 +30,8 @@ const STORE: &str = "var/lib/gpuaas/executor/images";
 /// Where a program finds the disk that it was given.
 const DISK: &str = "/proc/self/fd/0";
 const CHUNK: usize = 1 << 20;
-/// How long what is not listed any more may lie.
-const UNLISTED_S: i64 = 30 * 86_400;
 /// The task's own limit is 10 800 s; a converter that needs longer is stuck.
-const CONVERT: Duration = Duration::from_secs(6600);
+pub const CONVERT: Duration = Duration::from_secs(6600);
 
 pub struct Images {
     store: PathBuf,
@@ -106,8 +105,8 @@ impl Images {
         Err(rotten(name, &why))
     }
 
-    /// What its pieces sum up to on any disk, before one has it.
-    fn learn_one(&self, image: &Image) -> Result<()> {
+    /// What its pieces sum up to on any disk, before one has it. Nothing if it is `over` before.
+    fn learn_one(&self, image: &Image, over: &dyn Fn() -> bool) -> Result<()> {
         let doing = || format!("look into image {}", image.sha256);
         let Some(source) = self.stored(image)? else {
             return Ok(());
@@ -119,9 +118,14 @@ impl Images {
         let size = inside::look(&self.commands, image, &source)?;
         let from = self.path_of(image);
         let store = self.store()?;
-        let sums = inside::sums(&self.commands, image, (&source, &from), size, || store.nameless(0o600))?;
-        let learned = Inside { size, sums };
-        self.known.learn(&image.sha256, &source, learned).doing(doing)
+        let scratch = || store.nameless(0o600);
+        match inside::sums(&self.commands, image, (&source, &from), size, scratch, over)? {
+            Some(sums) => {
+                let learned = Inside { size, sums };
+                self.known.learn(&image.sha256, &source, learned).doing(doing)
+            }
+            None => Ok(()),
+        }
     }
 
     fn path_of(&self, image: &Image) -> String {
@@ -245,29 +249,13 @@ impl crate::Images for Images {
             if over() {
                 return Ok(bad);
             }
-            bad.extend(self.learn_one(image).err());
+            bad.extend(self.learn_one(image, over).err());
         }
         Ok(bad)
     }
 
     fn drop_unlisted(&self, listed: &[Image], over: &dyn Fn() -> bool) -> Result<Vec<Sha256>> {
-        let store = self.store()?;
-        let mut gone = Vec::new();
-        for name in store.names()? {
-            let Ok(sha256) = name.parse::<Sha256>() else { continue };
-            if listed.iter().any(|image| image.sha256 == sha256) {
-                continue;
-            }
-            let Some(file) = store.file(&name)? else { continue };
-            let doing = || format!("look at image {name}");
-            let (stored, fresh) = (Stamp::of(&file).doing(doing)?, store.nameless(0o600)?);
-            let old = stored.older(UNLISTED_S, &Stamp::of(&fresh).doing(doing)?);
-            if old && !over() {
-                store.remove(&name)?;
-                gone.push(sha256);
-            }
-        }
-        Ok(gone)
+        unlisted::drop_old(&self.store()?, listed, over)
     }
 
     fn write(&self, image: &Image, disk: &dyn OpenDisk) -> Result<()> {

@@ -50,6 +50,16 @@ pub fn cookie(vm: &Name) -> u64 {
     u64::from_be_bytes(bytes) >> 1
 }
 
+/// How the switch is asked for them.
+pub(super) fn all_of(vm: &Name) -> String {
+    format!("cookie={:#x}/-1", cookie(vm))
+}
+
+/// The flows of a port, and before them, in the same file, the order to forget whatever has their cookie.
+pub(super) fn instead(port: &Port, around: &Surroundings) -> String {
+    format!("delete {}\n{}", all_of(&port.plug.vm), flows(port, around))
+}
+
 /// One flow per line, the most particular first.
 pub fn flows(port: &Port, around: &Surroundings) -> String {
     let Port { mac, ip, .. } = port;
@@ -108,4 +118,32 @@ pub fn flows(port: &Port, around: &Surroundings) -> String {
     flow(90, format!("dl_dst={mac}"), "drop");
     lines.push(String::new());
     lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Plug;
+
+    #[test]
+    fn the_old_ones_go_by_the_first_line_of_the_file_that_brings_the_new_ones() {
+        let port = Port {
+            plug: Plug {
+                vm: "ada".parse().expect("a name"),
+                allocation: model::id::AllocationId::new(),
+                slot_index: 3,
+            },
+            bridge: "br-slices".parse().expect("a name"),
+            mac: "02:00:00:00:00:03".parse().expect("an address"),
+            ip: Ipv4Addr::new(10, 77, 0, 13),
+        };
+        let around = Surroundings::default();
+        let told = instead(&port, &around);
+        let (first, rest) = told.split_once('\n').expect("lines");
+        assert_eq!(first, format!("delete cookie={:#x}/-1", cookie(&port.plug.vm)));
+        assert_eq!(rest, flows(&port, &around));
+        // They have the cookie by which they go.
+        let own = format!("cookie={:#018x},", cookie(&port.plug.vm));
+        assert!(rest.lines().all(|line| line.starts_with(&own)), "{rest}");
+    }
 }

@@ -14,8 +14,6 @@ use model::id::AllocationId;
 use model::signal::Code;
 use model::value::{Ipv4Cidr, Name};
 use rustix::fs::{MemfdFlags, memfd_create};
-use rustix::io::Errno;
-use rustix::process::{Pid, Signal, kill_process};
 
 use super::command::{Commands, Output, Program, With};
 use super::dhcp;
@@ -24,6 +22,7 @@ use super::whole::Folder;
 use crate::error::Doing;
 use crate::{Error, Plug, Port, Result};
 use addresses::{address_of, has_interface, own_addresses};
+use flows::instead;
 pub use flows::{Surroundings, cookie, flows};
 
 const LIMIT: Duration = Duration::from_secs(30);
@@ -41,8 +40,6 @@ pub struct Settings {
     pub switch_dir: PathBuf,
     /// What dnsmasq was told as `--dhcp-hostsdir`.
     pub hosts_dir: PathBuf,
-    /// Where one writes its number whose command line does not say that it reads that directory.
-    pub dnsmasq_pid: Option<PathBuf>,
 }
 
 impl Default for Settings {
@@ -51,7 +48,6 @@ impl Default for Settings {
             reachable: Vec::new(),
             switch_dir: "/run/openvswitch".into(),
             hosts_dir: "/var/lib/gpuaas/dhcp-hosts".into(),
-            dnsmasq_pid: None,
         }
     }
 }
@@ -116,12 +112,11 @@ impl Network {
         })
     }
 
-    /// What the switch is told, or asked, about the flows of a port.
-    fn with_flows(&self, port: &Port, output: Output) -> Result<With> {
-        let around = self.surroundings(port)?;
+    /// What the switch is told, or asked, about flows.
+    fn with_flows(lines: &str, output: Output) -> Result<With> {
         let doing = || "hand flows to the switch".to_owned();
         let mut file = fs::File::from(memfd_create("flows", MemfdFlags::CLOEXEC).doing(doing)?);
-        file.write_all(flows(port, &around).as_bytes()).doing(doing)?;
+        file.write_all(lines.as_bytes()).doing(doing)?;
         file.rewind().doing(doing)?;
         let input = Some(file);
         let as_nobody = false;
@@ -132,8 +127,9 @@ impl Network {
         })
     }
 
+    /// All at once: whatever goes through the port meanwhile meets the old flows or the new ones.
     fn set_flows(&self, port: &Port) -> Result<()> {
-        let with = self.with_flows(port, Output::Dropped)?;
+        let with = Self::with_flows(&instead(port, &self.surroundings(port)?), Output::Dropped)?;
         let args = ["--bundle", "add-flows", &self.bridge_socket(&port.bridge), "-"];
         self.commands.run_with(Program::OvsOfctl, &args, with, LIMIT)?.ok()
     }
@@ -141,14 +137,14 @@ impl Network {
     /// Each of them as it was set, and no more under this cookie. What others have set is theirs.
     fn has_flows(&self, port: &Port) -> Result<bool> {
         let socket = self.bridge_socket(&port.bridge);
-        let wanted = flows(port, &self.surroundings(port)?).lines().count();
-        let all = format!("cookie={:#x}/-1", cookie(&port.plug.vm));
+        let wanted = flows(port, &self.surroundings(port)?);
+        let all = flows::all_of(&port.plug.vm);
         let there = ["--no-stats", "dump-flows", &socket, &all];
         let there = self.commands.ask(Program::OvsOfctl, &there, LIMIT)?;
-        if there.lines().filter(|line| line.contains("actions=")).count() != wanted {
+        if there.lines().filter(|line| line.contains("actions=")).count() != wanted.lines().count() {
             return Ok(false);
         }
-        let with = self.with_flows(port, Output::Kept)?;
+        let with = Self::with_flows(&wanted, Output::Kept)?;
         let args = ["diff-flows", &socket, "/proc/self/fd/0"];
         let ended = self.commands.run_with(Program::OvsOfctl, &args, with, LIMIT)?;
         let differ = ended.said_or(DIFFER)?;
@@ -170,30 +166,12 @@ impl Network {
     }
 
     fn drop_flows(&self, vm: &Name, bridge: &Name) -> Result<()> {
-        let all = format!("cookie={:#x}/-1", cookie(vm));
-        let args = ["del-flows", &self.bridge_socket(bridge), &all];
+        let args = ["del-flows", &self.bridge_socket(bridge), &flows::all_of(vm)];
         self.commands.ask(Program::OvsOfctl, &args, LIMIT).map(drop)
     }
 
     fn bridges(&self) -> Result<Vec<String>> {
         Ok(self.switch(&["list-br"])?.lines().map(str::to_owned).collect())
-    }
-
-    /// A file that is gone is served until it is told to look. One that does not run will read the directory when it does.
-    fn nudge_dnsmasq(&self) -> Result<()> {
-        let sys = Sys::under(Path::new("/"));
-        let mut told = dhcp::servers(&sys)?;
-        let named = self.settings.dnsmasq_pid.as_deref().map(fs::read_to_string);
-        let named = named.and_then(|text| text.ok()?.trim().parse().ok());
-        // The number may be another process's by now.
-        told.extend(named.filter(|pid| dhcp::is_server(&sys, *pid) && !told.contains(pid)));
-        for pid in told.into_iter().filter_map(|pid| Pid::from_raw(pid.cast_signed())) {
-            match kill_process(pid, Signal::HUP) {
-                Ok(()) | Err(Errno::SRCH) => {}
-                Err(error) => return Err(error).doing(|| "tell dnsmasq".to_owned()),
-            }
-        }
-        Ok(())
     }
 
     /// What the host sends to everybody is sent to no guest; the flows let through what each is meant to have.
@@ -249,7 +227,6 @@ impl crate::Network for Network {
         {
             return Err(refused(plug, &owner.to_string()));
         }
-        self.drop_flows(&plug.vm, bridge)?;
         self.set_flows(port)?;
         let interface = plug.interface();
         if !has_interface(&interface)? {
@@ -279,7 +256,7 @@ impl crate::Network for Network {
             Ok(_) | Err(Error::Slice { .. }) => {}
             Err(error) => return Err(error),
         }
-        self.nudge_dnsmasq()?;
+        dhcp::nudge(&Sys::under(Path::new("/")))?;
         let interface = plug.interface();
         match self.plugged(plug)? {
             Some((owner, _)) if owner != plug.allocation.to_string() => return Ok(()),
