@@ -17,12 +17,13 @@ use crate::metrics::{AUDIT_SEALED, AUDIT_UNSEALED_SECONDS};
 
 const EVERY: Duration = Duration::from_millis(500);
 const BATCH: i64 = 500;
-/// Looking at all rows each half second would cost more than the audit itself: a busy fleet writes a thousand each
-/// second. So each time only the last seconds are looked at, and now and then the last minutes, for transactions that were
-/// slow; none of ours lives longer.
-const FRESH: time::Duration = time::Duration::seconds(4);
+/// Looking at all rows each half second would cost more than the audit itself: a busy fleet writes thousands each
+/// second. What was not there at the last look is of a transaction that was open then or has begun since; so each look
+/// goes back as far as the oldest of those, and by as much as clocks may differ. Now and then it goes back by minutes, for
+/// clocks that differ by more; no transaction of ours lives longer.
+const CLOCKS: time::Duration = time::Duration::seconds(1);
 const RECENT: time::Duration = time::Duration::minutes(3);
-const RECENT_EVERY: time::Duration = time::Duration::seconds(5);
+const RECENT_EVERY: time::Duration = time::Duration::minutes(1);
 /// Now and then the last hours are walked through, and at the start and once an hour everything: a slice with each look
 /// at what is recent, which never waits for them.
 const WIDE: time::Duration = time::Duration::hours(2);
@@ -64,6 +65,8 @@ pub struct Sealer {
     walks: [Walk; 2],
     /// When the last minutes were looked at.
     recent_at: Option<OffsetDateTime>,
+    /// The last look, if all that was there was sealed, and for how long a transaction had been open by then.
+    looked_at: Option<(OffsetDateTime, time::Duration)>,
     /// The oldest row that was seen without a seal when none could be given, by anybody.
     waits: Option<Place>,
 }
@@ -73,6 +76,7 @@ impl Default for Sealer {
         Self {
             walks: [Walk::new(WIDE_EVERY, Some(WIDE)), Walk::new(FULL_EVERY, None)],
             recent_at: None,
+            looked_at: None,
             waits: None,
         }
     }
@@ -96,7 +100,17 @@ impl Sealer {
     async fn look(&mut self, db: &Db, now: OffsetDateTime, oldest: &mut Option<OffsetDateTime>) -> sqlx::Result<()> {
         // A clock may be set back.
         let due = self.recent_at.is_none_or(|at| (now - at).abs() >= RECENT_EVERY);
-        let reach = if due { RECENT } else { FRESH };
+        let reach = match self.looked_at.take() {
+            Some((at, open)) if !due => ((now - at).abs() + open + CLOCKS).min(RECENT),
+            _ => RECENT,
+        };
+        let open = match open_for(db).await {
+            Ok(open) => open,
+            Err(error) => {
+                self.begin_anew();
+                return Err(error);
+            }
+        };
         let mut from = (now - reach, Uuid::nil());
         let end = loop {
             match step(db, from, oldest).await {
@@ -105,13 +119,14 @@ impl Sealer {
             }
         };
         if let Next::Failed = end {
-            // What is recent now may be so no longer when it can be sealed.
-            self.walks.iter_mut().for_each(|walk| walk.begun = None);
+            self.begin_anew();
         }
         // Whoever was at it may have been the one that looked at the last minutes, and may be gone by the next time.
         match end {
-            Next::End | Next::More(_) if due => self.recent_at = Some(now),
-            Next::End | Next::More(_) => {}
+            Next::End | Next::More(_) => {
+                self.looked_at = Some((now, open));
+                self.recent_at = self.recent_at.filter(|_| !due).or(Some(now));
+            }
             Next::Failed | Next::Theirs => self.recent_at = None,
         }
         // Whoever else is at it may have come to a halt.
@@ -131,6 +146,11 @@ impl Sealer {
             self.waits = None;
         }
         Ok(())
+    }
+
+    /// What is recent now may be so no longer when it can be sealed.
+    fn begin_anew(&mut self) {
+        self.walks.iter_mut().for_each(|walk| walk.begun = None);
     }
 
     /// Remembers the oldest row behind `from` that waits, without sealing it.
@@ -262,6 +282,17 @@ async fn seal_batch(conn: &mut PgConnection, from: Place) -> sqlx::Result<Option
         oldest: rows.first().map(|row| row.at),
         next,
     }))
+}
+
+/// How long the oldest transaction of our role has been open; nobody else writes here.
+async fn open_for(db: &Db) -> sqlx::Result<time::Duration> {
+    let seconds: f64 = sqlx::query_scalar(
+        "select coalesce(extract(epoch from max(clock_timestamp() - xact_start)), 0)::float8 from pg_stat_activity
+         where datname = current_database() and usename = current_user and pid <> pg_backend_pid()",
+    )
+    .fetch_one(db.read())
+    .await?;
+    Ok(time::Duration::seconds_f64(seconds))
 }
 
 async fn still_waits(db: &Db, id: Uuid) -> sqlx::Result<bool> {

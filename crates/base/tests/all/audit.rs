@@ -1,5 +1,7 @@
 //! The audit chain against somebody who holds the database's superuser.
 
+use std::time::Duration;
+
 use base::audit::{self, AuditFilter, Head, Sealer};
 use base::db::Lock;
 use base::testing::{TestDb, eventually};
@@ -141,6 +143,26 @@ async fn rows_committed_late_are_sealed_too_and_two_sealers_make_one_chain() {
     audit::seal_all(&one).await.expect("seals the rest");
     let seen = verdict(&one, None).await;
     assert_eq!((seen.sealed, seen.unsealed, seen.broken), (704, 0, None));
+}
+
+/// Longer than clocks may differ, and much shorter than the time between two wide looks.
+const SLOW: Duration = Duration::from_millis(1500);
+
+#[tokio::test]
+async fn a_look_goes_back_to_what_was_open_at_the_last_one() {
+    let test = TestDb::new().await;
+    let db = test.db();
+    let mut sealer = Sealer::default();
+    sealer.pass(&db).await.expect("looks at all there is");
+    let slow = db
+        .change(&Actor::system("slow"), "x.slow", Target::new("thing", 0))
+        .await
+        .expect("opens");
+    tokio::time::sleep(SLOW).await;
+    sealer.pass(&db).await.expect("sees that it is open");
+    slow.commit().await.expect("commits");
+    sealer.pass(&db).await.expect("looks that far back");
+    assert_eq!(verdict(&db, None).await.sealed, 1);
 }
 
 async fn until_sealed(db: &Db, n: i64) {
