@@ -441,11 +441,9 @@ table node constraint node_pkey PRIMARY KEY (id)
 table node constraint node_result_public_check CHECK ((length(result_public) = 32))
 table node constraint node_resume_state_check CHECK ((resume_state = ANY (ARRAY['ready'::text, 'draining'::text, 'drained'::text])))
 table node constraint node_state_check CHECK ((state = ANY (ARRAY['enrolling'::text, 'ready'::text, 'draining'::text, 'drained'::text, 'stale'::text, 'quarantined'::text, 'removed'::text])))
-table node index CREATE INDEX node_by_proof ON public.node USING btree (COALESCE(last_probe_at, created_at)) WHERE (state = ANY (ARRAY['ready'::text, 'draining'::text, 'drained'::text]))
 table node index CREATE INDEX node_by_state ON public.node USING btree (state, created_at DESC, id DESC)
 table node index CREATE INDEX node_by_time ON public.node USING btree (created_at DESC, id DESC)
 table node index CREATE INDEX node_machines ON public.node USING btree (id) WHERE ((mode = 'machine'::text) AND (state = 'ready'::text))
-table node index CREATE INDEX node_unproved ON public.node USING btree (probe_asked_at NULLS FIRST, id) WHERE (state = ANY (ARRAY['enrolling'::text, 'stale'::text]))
 table node index CREATE UNIQUE INDEX node_by_mode ON public.node USING btree (id, mode)
 table node index CREATE UNIQUE INDEX node_name ON public.node USING btree (name) WHERE (state <> 'removed'::text)
 table node index CREATE UNIQUE INDEX node_pkey ON public.node USING btree (id)
@@ -504,12 +502,11 @@ table outbox column subject_id text not null
 table outbox column subject_kind text not null
 table outbox column subject_version bigint
 table outbox constraint outbox_pkey PRIMARY KEY (id)
-table outbox constraint outbox_seq_key UNIQUE (seq)
-table outbox index CREATE INDEX outbox_by_project ON public.outbox USING btree (project_id, seq) WHERE (project_id IS NOT NULL)
-table outbox index CREATE INDEX outbox_by_subject ON public.outbox USING btree (subject_kind, subject_id, seq)
+table outbox index CREATE INDEX outbox_by_project ON public.outbox USING btree (project_id, seq) WHERE ((project_id IS NOT NULL) AND (seq IS NOT NULL))
+table outbox index CREATE INDEX outbox_by_subject ON public.outbox USING btree (subject_kind, subject_id, seq) WHERE (seq IS NOT NULL)
 table outbox index CREATE INDEX outbox_unstamped ON public.outbox USING btree (drawn) WHERE (seq IS NULL)
 table outbox index CREATE UNIQUE INDEX outbox_pkey ON public.outbox USING btree (id)
-table outbox index CREATE UNIQUE INDEX outbox_seq_key ON public.outbox USING btree (seq)
+table outbox index CREATE UNIQUE INDEX outbox_seq_key ON public.outbox USING btree (seq) WHERE (seq IS NOT NULL)
 table outbox owner gpuaas_owner
 table project column created_at timestamp with time zone not null
 table project column id uuid not null
@@ -830,7 +827,6 @@ table task constraint task_state_check CHECK ((state = ANY (ARRAY['queued'::text
 table task index CREATE INDEX task_by_node ON public.task USING btree (node_id, created_at DESC, id DESC)
 table task index CREATE INDEX task_by_time ON public.task USING btree (created_at DESC, id DESC)
 table task index CREATE INDEX task_looked ON public.task USING btree (ended_at) WHERE ((intent_sha256 IS NULL) AND (ended_at IS NOT NULL))
-table task index CREATE INDEX task_open_op ON public.task USING btree (op_id) WHERE (state = ANY (ARRAY['queued'::text, 'dispatched'::text, 'started'::text, 'unknown'::text]))
 table task index CREATE INDEX task_out ON public.task USING btree (node_id) WHERE (state = ANY (ARRAY['dispatched'::text, 'started'::text, 'unknown'::text]))
 table task index CREATE INDEX task_queued ON public.task USING btree (node_id, seq) WHERE (state = 'queued'::text)
 table task index CREATE UNIQUE INDEX task_op_id_issue_key ON public.task USING btree (op_id, issue)

@@ -236,17 +236,20 @@ pub async fn due_looks(fleet: &Fleet) -> Result<(), base::http::ApiError> {
 }
 
 async fn node_loop(fleet: Fleet) {
-    // Looking for silence means looking at every node; a small share of the time it takes to be silent is often enough.
-    let silence = Duration::from_millis((fleet.limits.stale_ms / 25).max(500).unsigned_abs());
+    // Looking for silence, or for old proofs, means looking at every node; a small share of the time that it takes to be
+    // silent or old is often enough.
+    let often = fleet.limits.stale_ms.min(fleet.limits.probe_every_ms) / 25;
+    let often = Duration::from_millis(often.max(500).unsigned_abs());
     let mut looked = Instant::now();
     while fleet.running(tokio::time::sleep(Duration::from_millis(500))).await {
-        if looked.elapsed() >= silence {
+        let all = looked.elapsed() >= often;
+        if all {
             looked = Instant::now();
             if let Err(error) = silent_nodes(&fleet).await {
                 tracing::warn!(%error, "silent nodes were not looked at");
             }
         }
-        if let Err(error) = due_probes(&fleet).await {
+        if let Err(error) = due_probes(&fleet, all).await {
             tracing::warn!(%error, "due probes were not asked for");
         }
     }
@@ -285,23 +288,23 @@ pub async fn silent_nodes(fleet: &Fleet) -> Result<(), base::http::ApiError> {
 }
 
 /// Probes are due for whoever is back or new, and for everybody now and then.
-pub async fn due_probes(fleet: &Fleet) -> Result<(), base::http::ApiError> {
+pub async fn due_probes(fleet: &Fleet, all: bool) -> Result<(), base::http::ApiError> {
     let now = fleet.app.clock.now();
     let rule = ProbeRule {
         now,
         heard_after: now.plus_ms(-fleet.limits.stale_ms.min(10_000)),
         every_ms: fleet.limits.probe_every_ms,
+        all,
     };
-    for id in nodes::want_probe(fleet.app.db.read(), None, rule).await? {
+    for (id, last_task) in nodes::want_probe(fleet.app.db.read(), rule).await? {
         let id = NodeId::from(id);
         let mut change = fleet
             .app
             .db
             .change(&Actor::system("node-loop"), "node.probe", id)
             .await?;
-        state::lock(&mut change, id).await?;
-        // Another process may have asked for it, and been answered, since we looked.
-        if nodes::want_probe(change.conn(), Some(id), rule).await?.is_empty() {
+        // Another process may have asked for it since we looked.
+        if state::lock(&mut change, id).await?.task_seq != last_task {
             continue;
         }
         match enqueue_probe(fleet, &mut change, id).await {

@@ -35,4 +35,5 @@ migrations! {
     20 = "0020_names",
     21 = "0021_progress",
     22 = "0022_room",
+    23 = "0023_lighter_writes",
 }

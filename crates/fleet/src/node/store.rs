@@ -289,33 +289,31 @@ pub struct ProbeRule {
     pub heard_after: Timestamp,
     /// Whoever is fine is asked this often.
     pub every_ms: i64,
+    /// Whether to look for those at all: that means looking at every node.
+    pub all: bool,
 }
 
 /// Nodes that are there and want a probe: to become ready, or because the last one is old. Who does not answer is
-/// asked again ten seconds later, then twenty, and so on. `only` asks about one of them.
-pub async fn want_probe(
-    from: impl sqlx::PgExecutor<'_>,
-    only: Option<NodeId>,
-    rule: ProbeRule,
-) -> sqlx::Result<Vec<Uuid>> {
-    sqlx::query_scalar(
-        // Two looks, each by its own index: those who have to prove themselves, and those whose proof has grown old.
-        "select id from (
+/// asked again ten seconds later, then twenty, and so on. Each comes with the number of its last task.
+pub async fn want_probe(pool: &PgPool, rule: ProbeRule) -> sqlx::Result<Vec<(Uuid, i64)>> {
+    sqlx::query_as(
+        // Two looks: those who have to prove themselves, by an index, and those whose proof has grown old.
+        "select id, task_seq from (
              select * from node where state in ('enrolling', 'stale')
              union all
-             select * from node where state in ('ready', 'draining', 'drained') and coalesce(last_probe_at, created_at) < $2
+             select * from node where $5 and state in ('ready', 'draining', 'drained')
+                 and coalesce(last_probe_at, created_at) < $2
          ) as due
-         where session_id is not null and last_seen_at > $1 and ($3::uuid is null or id = $3)
-           and task_types @> $5
+         where session_id is not null and last_seen_at > $1 and task_types @> $4
            and (probe_asked_at is null
-                or probe_asked_at < $4 - least(interval '10 s' * power(2, least(greatest(probe_tries - 1, 0), 10)), $4 - $2))
+                or probe_asked_at < $3 - least(interval '10 s' * power(2, least(greatest(probe_tries - 1, 0), 10)), $3 - $2))
          order by probe_asked_at nulls first, id limit 200",
     )
     .bind(OffsetDateTime::from(rule.heard_after))
     .bind(OffsetDateTime::from(rule.now.plus_ms(-rule.every_ms)))
-    .bind(only.map(|id| id.uuid()))
     .bind(OffsetDateTime::from(rule.now))
     .bind(serde_json::json!([{ "type": health_probe::SPEC.name }]))
-    .fetch_all(from)
+    .bind(rule.all)
+    .fetch_all(pool)
     .await
 }
