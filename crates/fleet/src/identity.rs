@@ -71,7 +71,7 @@ pub struct IdentityTable {
 
 struct Table {
     /// Serials that are issued, unexpired, not overtaken and not revoked.
-    live: HashMap<String, Standing>,
+    live: HashMap<Box<str>, Standing>,
     nodes: HashMap<NodeId, NodeEntry>,
     swept: Option<Instant>,
     sums: sweep::Sums,
@@ -82,7 +82,7 @@ struct Table {
 impl Table {
     fn put_serial(&mut self, serial: &str, standing: Standing) {
         self.touched.insert(sweep::part(standing.node()));
-        self.live.insert(serial.to_owned(), standing);
+        self.live.insert(serial.into(), standing);
     }
 
     fn put_node(&mut self, node: NodeId, entry: NodeEntry) {

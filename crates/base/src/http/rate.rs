@@ -29,6 +29,8 @@ const MINUTE_S: f64 = 60.0;
 const SIGN_INS: f64 = 10.0;
 /// Subjects that are remembered; everybody beyond them shares one bucket.
 const SUBJECTS_MOST: usize = 50_000;
+/// So many are remembered in any case.
+const SUBJECTS_FEW: usize = 1000;
 
 /// What somebody wants: nobody who only looked too often is kept from acting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -92,7 +94,7 @@ struct Inner {
     writes_per_s: f64,
     certificate_per_s: f64,
     address_per_s: f64,
-    buckets: Mutex<HashMap<Subject, Bucket>>,
+    buckets: Mutex<Buckets>,
     /// Whose a credential is that has opened something.
     owners: Mutex<HashMap<Sha256, UserId>>,
 }
@@ -101,6 +103,23 @@ struct Inner {
 struct Bucket {
     left: f64,
     at: Instant,
+}
+
+/// Those that are not full, and some that have become so since the last time that anybody looked.
+#[derive(Debug)]
+struct Buckets {
+    of: HashMap<Subject, Bucket>,
+    /// How many there may be before the full ones are thrown away: twice as many as were left the last time.
+    most: usize,
+}
+
+impl Default for Buckets {
+    fn default() -> Self {
+        Self {
+            of: HashMap::new(),
+            most: SUBJECTS_FEW,
+        }
+    }
 }
 
 impl Rates {
@@ -150,16 +169,25 @@ impl Rates {
         Some(self.count(Subject::User(user, ask)))
     }
 
+    fn buckets(&self) -> MutexGuard<'_, Buckets> {
+        self.0.buckets.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn owners(&self) -> MutexGuard<'_, HashMap<Sha256, UserId>> {
         self.0.owners.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn count_at(&self, subject: Subject, now: Instant) -> Standing {
-        let mut buckets = self.0.buckets.lock().unwrap_or_else(PoisonError::into_inner);
-        if buckets.len() >= SUBJECTS_MOST && !buckets.contains_key(&subject) {
+        let mut held = self.buckets();
+        if held.of.len() >= held.most && !held.of.contains_key(&subject) {
             // A full bucket says no more than none.
-            buckets.retain(|subject, bucket| self.filled(subject, *bucket, now) < self.room(subject));
+            held.of
+                .retain(|subject, bucket| self.filled(subject, *bucket, now) < self.room(subject));
+            held.most = (held.of.len() * 2).clamp(SUBJECTS_FEW, SUBJECTS_MOST);
+            let most = held.most;
+            held.of.shrink_to(most);
         }
+        let buckets = &mut held.of;
         let subject = match buckets.len() < SUBJECTS_MOST || buckets.contains_key(&subject) {
             true => subject,
             false => Subject::Others,
@@ -176,7 +204,7 @@ impl Rates {
         }
         let left = bucket.left;
         let wait_s = ((1.0 - left) / per_s).ceil().max(1.0);
-        drop(buckets);
+        drop(held);
         counter!(HTTP_RATE_LIMITED, "subject" => kind).increment(1);
         Standing::of(room, left, per_s, Some(wait_s as u32))
     }
@@ -207,8 +235,7 @@ impl Rates {
     }
 
     fn give_back(&self, subject: &Subject) {
-        let mut buckets = self.0.buckets.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(bucket) = buckets.get_mut(subject) {
+        if let Some(bucket) = self.buckets().of.get_mut(subject) {
             bucket.left += 1.0;
         }
     }
@@ -313,6 +340,18 @@ mod tests {
         };
         assert_eq!((tries("192.0.2.1", start), tries("192.0.2.2", start)), (10, 10));
         assert_eq!(tries("192.0.2.1", start + Duration::from_secs(30)), 5);
+    }
+
+    #[test]
+    fn who_asks_now_and_then_is_not_kept_in_mind() {
+        let (rates, start) = (rates(1), Instant::now());
+        for n in 0..20_000_u32 {
+            let at = start + Duration::from_millis(10) * n;
+            rates.count_at(Subject::address(Some(n.to_be_bytes().into())), at);
+        }
+        let held = rates.buckets();
+        assert!(held.of.len() <= SUBJECTS_FEW, "{} are there", held.of.len());
+        assert!(held.of.capacity() < 4 * SUBJECTS_FEW, "room for {}", held.of.capacity());
     }
 
     #[test]

@@ -63,7 +63,7 @@ impl Sums {
 /// The rows of some parts.
 #[derive(Default)]
 struct Read {
-    live: HashMap<String, Standing>,
+    live: HashMap<Box<str>, Standing>,
     nodes: HashMap<NodeId, NodeEntry>,
     sums: Sums,
 }
@@ -178,7 +178,7 @@ async fn rows(pool: &PgPool, now: Timestamp, parts: &HashSet<u8>) -> sqlx::Resul
         let node = node.map(NodeId::from);
         read.sums.certificates.entry(part(node)).or_default().add(hash);
         let owner = node.map(|node| (node, epoch.unwrap_or(0) as u64));
-        read.live.insert(serial, Standing { owner, used });
+        read.live.insert(serial.into(), Standing { owner, used });
     }
     for (id, epoch, state, session_id, quarantine_code, hash) in nodes {
         let row = NodeRow {
