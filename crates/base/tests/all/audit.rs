@@ -1,7 +1,5 @@
 //! The audit chain against somebody who holds the database's superuser.
 
-use std::time::Duration;
-
 use base::audit::{self, AuditFilter, Head, Sealer};
 use base::db::Lock;
 use base::testing::{TestDb, eventually};
@@ -145,8 +143,9 @@ async fn rows_committed_late_are_sealed_too_and_two_sealers_make_one_chain() {
     assert_eq!((seen.sealed, seen.unsealed, seen.broken), (704, 0, None));
 }
 
-/// Longer than clocks may differ, and much shorter than the time between two wide looks.
-const SLOW: Duration = Duration::from_millis(1500);
+/// Has a transaction been open for longer than clocks may differ? Much shorter than the time between two wide looks.
+const SLOW: &str = "select count(*) > 0 from pg_stat_activity
+    where datname = current_database() and clock_timestamp() - xact_start > interval '1500 ms'";
 
 #[tokio::test]
 async fn a_look_goes_back_to_what_was_open_at_the_last_one() {
@@ -158,7 +157,11 @@ async fn a_look_goes_back_to_what_was_open_at_the_last_one() {
         .change(&Actor::system("slow"), "x.slow", Target::new("thing", 0))
         .await
         .expect("opens");
-    tokio::time::sleep(SLOW).await;
+    eventually("it is slow", || async {
+        let slow: bool = sqlx::query_scalar(SLOW).fetch_one(db.read()).await.expect("asked");
+        if slow { Ok(()) } else { Err("not yet") }
+    })
+    .await;
     sealer.pass(&db).await.expect("sees that it is open");
     slow.commit().await.expect("commits");
     sealer.pass(&db).await.expect("looks that far back");
