@@ -255,8 +255,9 @@ async fn fifty_idle_waits_ask_the_database_nothing() {
         .into_iter()
         .map(|node| async move { node.waits().await })
         .collect();
+    // The loops of two replicas come to a hundred, with nodes and without; one for each node would come on top.
     eventually("a quiet three seconds", async || match transactions(&town).await {
-        few if few < 100 => Ok(()),
+        few if few < 130 => Ok(()),
         many => Err(many),
     })
     .await;
