@@ -18,14 +18,14 @@ pub struct Connections {
 #[derive(Debug, Default)]
 struct Board {
     next: u64,
-    places: HashMap<u64, Open>,
+    places: HashMap<u64, Arc<Open>>,
 }
 
 #[derive(Debug)]
 struct Open {
     certificate: Arc<PeerCertificate>,
     since: Instant,
-    cut: Arc<Notify>,
+    cut: Notify,
 }
 
 /// One open connection. Dropping it leaves.
@@ -33,25 +33,24 @@ struct Open {
 pub(crate) struct Place {
     connections: Arc<Connections>,
     number: u64,
-    cut: Arc<Notify>,
+    open: Arc<Open>,
 }
 
 impl Connections {
     pub(crate) fn enter(self: &Arc<Self>, certificate: &Arc<PeerCertificate>) -> Place {
-        let cut = Arc::new(Notify::new());
+        let open = Arc::new(Open {
+            certificate: certificate.clone(),
+            since: Instant::now(),
+            cut: Notify::new(),
+        });
         let mut board = self.lock();
         let number = board.next;
         board.next += 1;
-        let open = Open {
-            certificate: certificate.clone(),
-            since: Instant::now(),
-            cut: cut.clone(),
-        };
-        board.places.insert(number, open);
+        board.places.insert(number, open.clone());
         Place {
             connections: self.clone(),
             number,
-            cut,
+            open,
         }
     }
 
@@ -77,7 +76,7 @@ impl Connections {
 impl Place {
     /// Completes once this connection has to end, also if that was said before.
     pub(crate) async fn cut(&self) {
-        self.cut.notified().await;
+        self.open.cut.notified().await;
     }
 }
 
