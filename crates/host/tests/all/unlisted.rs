@@ -123,3 +123,19 @@ fn what_is_listed_again_or_stored_anew_begins_anew() {
         assert!(apart < Duration::from_secs(86_400), "{what}: noted {noted:?}");
     }
 }
+
+#[test]
+fn neither_a_date_to_come_nor_a_broken_neighbour_keeps_it() {
+    let Some(store) = Store::new("dated-ahead") else { return };
+    age(&store.stored(), -700);
+    assert!(store.look().is_empty(), "it was listed yesterday");
+    age(&store.note(), 31);
+    // Comes first, and cannot be looked at.
+    let broken = store.file(&"0".repeat(64));
+    std::os::unix::fs::symlink("nowhere", &broken).expect("made");
+    assert_eq!(store.look(), [store.unlisted.sha256]);
+    let images = &store.desk.images;
+    images
+        .drop_unlisted(std::slice::from_ref(&store.listed), &|| false)
+        .expect_err("it is told");
+}

@@ -13,28 +13,38 @@ use crate::{Image, Result};
 const LIES_S: i64 = 30 * 86_400;
 const NOTE: &str = "unlisted-";
 
-/// Gives what is gone.
+/// Gives what is gone. One that cannot be looked at keeps none of the others.
 pub(super) fn drop_old(store: &Folder, listed: &[Image], over: &dyn Fn() -> bool) -> Result<Vec<Sha256>> {
-    let mut gone = Vec::new();
+    let (mut gone, mut failed) = (Vec::new(), None);
     for name in store.names()? {
         if over() {
             break;
         }
-        if let Some(image) = name.strip_prefix(NOTE) {
-            ensure_no_idle_note(store, listed, image)?;
-            continue;
-        }
-        // Somebody else's file is left to who put it there.
-        let Some(sha256) = unlisted(listed, &name) else {
-            continue;
-        };
-        if has_lain(store, &name)? {
-            store.remove(&name)?;
-            store.remove(&format!("{NOTE}{name}"))?;
-            gone.push(sha256);
+        match drop_one(store, listed, &name) {
+            Ok(dropped) => gone.extend(dropped),
+            Err(error) => failed = failed.or(Some(error)),
         }
     }
-    Ok(gone)
+    match failed {
+        Some(error) if gone.is_empty() => Err(error),
+        Some(_) | None => Ok(gone),
+    }
+}
+
+fn drop_one(store: &Folder, listed: &[Image], name: &str) -> Result<Option<Sha256>> {
+    if let Some(image) = name.strip_prefix(NOTE) {
+        return ensure_no_idle_note(store, listed, image).map(|()| None);
+    }
+    // Somebody else's file is left to who put it there.
+    let Some(sha256) = unlisted(listed, name) else {
+        return Ok(None);
+    };
+    if !has_lain(store, name)? {
+        return Ok(None);
+    }
+    store.remove(name)?;
+    store.remove(&format!("{NOTE}{name}"))?;
+    Ok(Some(sha256))
 }
 
 fn unlisted(listed: &[Image], name: &str) -> Option<Sha256> {
@@ -65,7 +75,8 @@ fn has_lain(store: &Folder, name: &str) -> Result<bool> {
         .map(|note| Stamp::of(&note))
         .transpose()
         .doing(doing)?;
-    match noted.filter(|noted| !noted.older(0, &stored) && !noted.ahead_of(&now)) {
+    let is_about = |noted: &Stamp| stored.ahead_of(&now) || !noted.older(0, &stored);
+    match noted.filter(|noted| is_about(noted) && !noted.ahead_of(&now)) {
         Some(noted) => Ok(noted.older(LIES_S, &now)),
         None => store.write(&note, b"", 0o600).map(|()| false),
     }
