@@ -106,15 +106,20 @@ impl Controller {
 }
 
 /// What a controller says of itself, as `read` understands it; None if that is nothing, again and again: one that has
-/// just woken up answers late, and one that sanitizes may fail to answer now and then.
+/// just woken up answers late, and one that sanitizes may fail to answer now and then. One that was waited for in full is
+/// not asked any more: there may be many like it.
 fn answer<T>(commands: &Commands, args: &[&str], read: impl Fn(&str) -> Option<T>) -> Option<T> {
     for silent in 0..=FORGIVEN {
         if silent > 0 {
             park_timeout(LOOK_EVERY);
         }
+        let asked_at = Instant::now();
         let said = commands.ask(Program::Nvme, args, ASK_LIMIT).ok();
         if let Some(understood) = said.and_then(|said| read(&said)) {
             return Some(understood);
+        }
+        if asked_at.elapsed() >= ASK_LIMIT {
+            break;
         }
     }
     None

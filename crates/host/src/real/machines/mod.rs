@@ -90,7 +90,7 @@ impl Machines {
     }
 
     fn state(&self, name: &Name) -> Result<State> {
-        let said = self.virsh(&["domstate", "--domain", name.as_str()])?;
+        let said = self.virsh(&["domstate", "--reason", "--domain", name.as_str()])?;
         Ok(state::state(&said))
     }
 

@@ -10,7 +10,7 @@ use crate::{Error, Result};
 pub(super) enum State {
     Off,
     Running,
-    /// Paused, as one is while it starts; or on its way down.
+    /// Not yet started, or on its way down.
     Between,
 }
 
@@ -23,11 +23,14 @@ impl State {
     }
 }
 
+/// `paused (starting up)`: what it does, and why.
 pub(super) fn state(said: &str) -> State {
-    match said.trim() {
+    let (does, why) = said.trim().split_once(" (").unwrap_or((said.trim(), ""));
+    match does {
         "shut off" | "crashed" => State::Off,
-        // A guest that put itself to sleep has started once.
-        "running" | "idle" | "pmsuspended" => State::Running,
+        "paused" if why == "starting up)" => State::Between,
+        // A guest that put itself to sleep, or that somebody has stopped for a while, has started once.
+        "running" | "idle" | "pmsuspended" | "paused" => State::Running,
         _ => State::Between,
     }
 }
@@ -100,9 +103,10 @@ mod tests {
             (ended.is_ok(), asked.get())
         };
         let long = Duration::from_secs(60);
-        assert_eq!(after(&[Some("paused\n"), None, Some("running\n")], long), (true, 3));
-        assert_eq!(after(&[Some("paused\n"), Some("shut off\n")], long), (false, 2));
-        assert_eq!(after(&[Some("paused\n")], Duration::ZERO), (false, 1));
+        let starting = Some("paused (starting up)\n");
+        assert_eq!(after(&[starting, None, Some("running (booted)\n")], long), (true, 3));
+        assert_eq!(after(&[starting, Some("shut off (failed)\n")], long), (false, 2));
+        assert_eq!(after(&[starting], Duration::ZERO), (false, 1));
     }
 
     /// A task that was cut short while libvirt started its VM comes back and finds it half-way.
@@ -126,10 +130,19 @@ mod tests {
             )
         };
         let long = Duration::from_secs(60);
-        assert_eq!(after(&["running"], long), (true, 1, 0));
-        assert_eq!(after(&["shut off"], long), (true, 1, 1));
-        assert_eq!(after(&["paused", "paused", "running"], long), (true, 3, 0));
-        assert_eq!(after(&["in shutdown", "shut off"], long), (true, 3, 1));
-        assert_eq!(after(&["paused"], Duration::ZERO), (false, 3, 0));
+        let starting = "paused (starting up)";
+        assert_eq!(after(&["running (booted)"], long), (true, 1, 0));
+        assert_eq!(after(&["shut off (shutdown)"], long), (true, 1, 1));
+        assert_eq!(after(&[starting, starting, "running (booted)"], long), (true, 3, 0));
+        assert_eq!(
+            after(&["in shutdown (user)", "shut off (shutdown)"], long),
+            (true, 3, 1)
+        );
+        assert_eq!(after(&[starting], Duration::ZERO), (false, 3, 0));
+        assert_eq!(
+            after(&["paused (user)"], long),
+            (true, 1, 0),
+            "it has started, and was stopped for a while"
+        );
     }
 }
