@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use super::slice::{self, Place, START};
 use super::{AuditRow, GENESIS, chain};
-use crate::db::{Db, Lock};
+use crate::db::{Db, Lock, READER};
 use crate::metrics::{AUDIT_SEALED, AUDIT_UNSEALED_SECONDS};
 
 const EVERY: Duration = Duration::from_millis(500);
@@ -20,8 +20,8 @@ const BATCH: i64 = 500;
 /// Looking at all rows each half second would cost more than the audit itself: a busy fleet writes thousands each
 /// second. What was not there at the last look is of a transaction that was open then or has begun since; so each look
 /// goes back as far as the oldest of those, and by as much as clocks may differ. Now and then it goes back by minutes, for
-/// clocks that differ by more; no transaction of ours lives longer.
-const CLOCKS: time::Duration = time::Duration::seconds(1);
+/// clocks that differ by more, and always where it cannot be told what is open; no transaction of ours lives longer.
+const CLOCKS: time::Duration = time::Duration::seconds(4);
 const RECENT: time::Duration = time::Duration::minutes(3);
 const RECENT_EVERY: time::Duration = time::Duration::minutes(1);
 /// Now and then the last hours are walked through, and at the start and once an hour everything: a slice with each look
@@ -104,13 +104,9 @@ impl Sealer {
             Some((at, open)) if !due => ((now - at).abs() + open + CLOCKS).min(RECENT),
             _ => RECENT,
         };
-        let open = match open_for(db).await {
-            Ok(open) => open,
-            Err(error) => {
-                self.begin_anew();
-                return Err(error);
-            }
-        };
+        let open = open_for(db).await.inspect_err(|error| {
+            tracing::debug!(%error, "it cannot be told which transactions are open");
+        });
         let mut from = (now - reach, Uuid::nil());
         let end = loop {
             match step(db, from, oldest).await {
@@ -124,7 +120,7 @@ impl Sealer {
         // Whoever was at it may have been the one that looked at the last minutes, and may be gone by the next time.
         match end {
             Next::End | Next::More(_) => {
-                self.looked_at = Some((now, open));
+                self.looked_at = open.ok().map(|open| (now, open));
                 self.recent_at = self.recent_at.filter(|_| !due).or(Some(now));
             }
             Next::Failed | Next::Theirs => self.recent_at = None,
@@ -284,12 +280,13 @@ async fn seal_batch(conn: &mut PgConnection, from: Place) -> sqlx::Result<Option
     }))
 }
 
-/// How long the oldest transaction of our role has been open; nobody else writes here.
+/// How long the oldest transaction of our role has been open that can write; nobody else writes here.
 async fn open_for(db: &Db) -> sqlx::Result<time::Duration> {
     let seconds: f64 = sqlx::query_scalar(
-        "select coalesce(extract(epoch from max(clock_timestamp() - xact_start)), 0)::float8 from pg_stat_activity
-         where datname = current_database() and usename = current_user and pid <> pg_backend_pid()",
+        "select greatest(extract(epoch from max(clock_timestamp() - xact_start)), 0)::float8 from pg_stat_activity
+         where datname = current_database() and usename = current_user and application_name <> $1",
     )
+    .bind(READER)
     .fetch_one(db.read())
     .await?;
     Ok(time::Duration::seconds_f64(seconds))

@@ -24,6 +24,8 @@ pub const OWNER: &str = "gpuaas_owner";
 pub const APP: &str = "gpuaas_app";
 /// Put on by the audit sealer for one transaction at a time.
 pub const SEALER: &str = "gpuaas_sealer";
+/// What sessions that can only read call themselves.
+pub(crate) const READER: &str = "gpuaasd reader";
 
 /// Connections for reading and for writing that a process opens at most, when it needs them. Commits that wait for the
 /// disk together cost one wait, so writers may be many; two replicas still fit into a server's usual hundred.
@@ -79,7 +81,10 @@ impl Db {
                     Box::pin(async move { Ok(used()? && (meta.idle_for < TRUSTED || conn.ping().await.is_ok())) })
                 })
         };
-        let read_only = options.clone().options([("default_transaction_read_only", "on")]);
+        let read_only = options
+            .clone()
+            .application_name(READER)
+            .options([("default_transaction_read_only", "on")]);
         Self {
             writer: pool(writers).connect_lazy_with(options.clone()),
             reader: pool(readers).connect_lazy_with(read_only),
