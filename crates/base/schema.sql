@@ -502,11 +502,11 @@ table outbox column subject_id text not null
 table outbox column subject_kind text not null
 table outbox column subject_version bigint
 table outbox constraint outbox_pkey PRIMARY KEY (id)
-table outbox index CREATE INDEX outbox_by_project ON public.outbox USING btree (project_id, seq) WHERE ((project_id IS NOT NULL) AND (seq IS NOT NULL))
-table outbox index CREATE INDEX outbox_by_subject ON public.outbox USING btree (subject_kind, subject_id, seq) WHERE (seq IS NOT NULL)
+table outbox index CREATE INDEX outbox_of_project ON public.outbox USING btree (project_id, seq) WHERE ((project_id IS NOT NULL) AND (seq IS NOT NULL))
+table outbox index CREATE INDEX outbox_of_subject ON public.outbox USING btree (subject_kind, subject_id, seq) WHERE (seq IS NOT NULL)
 table outbox index CREATE INDEX outbox_unstamped ON public.outbox USING btree (drawn) WHERE (seq IS NULL)
+table outbox index CREATE UNIQUE INDEX outbox_by_seq ON public.outbox USING btree (seq) WHERE (seq IS NOT NULL)
 table outbox index CREATE UNIQUE INDEX outbox_pkey ON public.outbox USING btree (id)
-table outbox index CREATE UNIQUE INDEX outbox_seq_key ON public.outbox USING btree (seq) WHERE (seq IS NOT NULL)
 table outbox owner gpuaas_owner
 table project column created_at timestamp with time zone not null
 table project column id uuid not null
@@ -827,7 +827,7 @@ table task constraint task_state_check CHECK ((state = ANY (ARRAY['queued'::text
 table task index CREATE INDEX task_by_node ON public.task USING btree (node_id, created_at DESC, id DESC)
 table task index CREATE INDEX task_by_time ON public.task USING btree (created_at DESC, id DESC)
 table task index CREATE INDEX task_looked ON public.task USING btree (ended_at) WHERE ((intent_sha256 IS NULL) AND (ended_at IS NOT NULL))
-table task index CREATE INDEX task_out ON public.task USING btree (node_id) WHERE (state = ANY (ARRAY['dispatched'::text, 'started'::text, 'unknown'::text]))
+table task index CREATE INDEX task_open ON public.task USING btree (node_id) WHERE (state = ANY (ARRAY['queued'::text, 'dispatched'::text, 'started'::text, 'unknown'::text]))
 table task index CREATE INDEX task_queued ON public.task USING btree (node_id, seq) WHERE (state = 'queued'::text)
 table task index CREATE UNIQUE INDEX task_op_id_issue_key ON public.task USING btree (op_id, issue)
 table task index CREATE UNIQUE INDEX task_pkey ON public.task USING btree (id)

@@ -2,12 +2,19 @@
 //! whose applied migrations differ from the embedded ones, and one that is ahead of this binary's by more than it can
 //! know: it never edits and never goes back.
 
+use std::time::{Duration, Instant};
+
 use model::digest::Sha256;
+use sqlx::error::DatabaseError;
 use sqlx::postgres::PgConnection;
 use sqlx::{AssertSqlSafe, Connection, Row};
 
 use super::Lock;
 use super::migrations::MIGRATIONS;
+
+/// How long a migration tries to get its locks.
+const LOCKED_MOST: Duration = Duration::from_secs(300);
+const LET_BY: Duration = Duration::from_millis(500);
 
 #[derive(Clone, Copy, Debug)]
 pub struct Migration {
@@ -94,8 +101,27 @@ async fn run_locked(conn: &mut PgConnection, list: &[Migration]) -> Result<Vec<&
     Ok(fresh)
 }
 
+/// Behind one that waits for a table, everybody waits who wants it. So it lets them by after a moment, and tries again.
 async fn apply(conn: &mut PgConnection, migration: &Migration) -> sqlx::Result<()> {
+    let until = Instant::now() + LOCKED_MOST;
+    loop {
+        let blocked = match try_apply(conn, migration).await {
+            Err(sqlx::Error::Database(error)) if is_blocked(&*error) && Instant::now() < until => error,
+            done => return done,
+        };
+        tracing::info!(migration = migration.name, %blocked, "somebody is at work there; trying again");
+        tokio::time::sleep(LET_BY).await;
+    }
+}
+
+/// A lock was not to be had in time, or only by a deadlock.
+fn is_blocked(error: &dyn DatabaseError) -> bool {
+    matches!(error.code().as_deref(), Some("55P03" | "40P01"))
+}
+
+async fn try_apply(conn: &mut PgConnection, migration: &Migration) -> sqlx::Result<()> {
     let mut tx = conn.begin().await?;
+    sqlx::raw_sql("set local lock_timeout = '1s'").execute(&mut *tx).await?;
     // Embedded in the binary at build time, so nothing from outside reaches this string.
     sqlx::raw_sql(AssertSqlSafe(migration.sql)).execute(&mut *tx).await?;
     sqlx::query("insert into schema_migration (version, name, sha256) values ($1, $2, $3)")

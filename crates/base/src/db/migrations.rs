@@ -35,5 +35,9 @@ migrations! {
     20 = "0020_names",
     21 = "0021_progress",
     22 = "0022_room",
-    23 = "0023_lighter_writes",
+    23 = "0023_node_rows",
+    24 = "0024_open_tasks",
+    25 = "0025_fewer_task_indexes",
+    26 = "0026_numbered_events",
+    27 = "0027_fewer_event_indexes",
 }

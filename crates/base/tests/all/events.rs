@@ -124,7 +124,7 @@ async fn old_events_go_in_batches_along_their_numbers() {
         let lines: Vec<String> = lines.expect("a plan").iter().map(|row| row.get(0)).collect();
         let plan = lines.join("\n");
         assert!(
-            plan.contains("Index Scan using outbox_seq_key") && !plan.contains("Seq Scan"),
+            plan.contains("Index Scan using outbox_by_seq") && !plan.contains("Seq Scan"),
             "{mode}: {plan}"
         );
     }

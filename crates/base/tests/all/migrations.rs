@@ -3,7 +3,7 @@
 use base::db::migrate::{self, MigrateError, Migration};
 use base::db::migrations::MIGRATIONS;
 use base::db::schema;
-use base::testing::TestDb;
+use base::testing::{PATIENCE, TestDb, eventually};
 use sqlx::postgres::PgConnection;
 use sqlx::{AssertSqlSafe, Connection};
 
@@ -94,6 +94,38 @@ async fn a_process_refuses_a_schema_that_is_behind() {
     assert!(matches!(error, MigrateError::Behind { .. }), "{error:?}");
 }
 
+/// A long look at a table keeps a migration from it, and not those who only want to look as well.
+#[tokio::test]
+async fn a_migration_that_waits_for_a_table_lets_others_by() {
+    let test = TestDb::new().await;
+    let (mut looks, mut other) = (owner(&test).await, owner(&test).await);
+    let mut long = looks.begin().await.expect("begins");
+    let look = "select count(*) from node";
+    sqlx::query(look).execute(&mut *long).await.expect("looks");
+    let mut migrator = owner(&test).await;
+    let migrating = tokio::spawn(async move {
+        let extra = Migration {
+            version: 9000,
+            name: "9000_extra",
+            sql: "alter table node add column extra int",
+        };
+        migrate::run(&mut migrator, &[extra]).await
+    });
+    let db = test.db();
+    eventually("it waits for the table", || async {
+        let waits = "select count(*) from pg_locks where not granted and relation = 'node'::regclass";
+        let waiting: i64 = sqlx::query_scalar(waits).fetch_one(db.read()).await.expect("asked");
+        if waiting == 1 { Ok(()) } else { Err(waiting) }
+    })
+    .await;
+    let by = tokio::time::timeout(PATIENCE, sqlx::query(look).execute(&mut other)).await;
+    by.expect("it is let by").expect("looks");
+    assert!(!migrating.is_finished());
+    long.commit().await.expect("ends");
+    let applied = migrating.await.expect("no panic").expect("applies");
+    assert_eq!(applied, ["9000_extra"]);
+}
+
 #[tokio::test]
 async fn two_migrators_at_once_apply_everything_once() {
     let test = TestDb::new().await;
@@ -110,4 +142,30 @@ async fn two_migrators_at_once_apply_everything_once() {
     };
     let (one, two) = tokio::join!(run(9000), run(9000));
     assert_eq!(one.len() + two.len(), 1);
+}
+
+/// A node's history grows for weeks, and what is open is always little.
+#[tokio::test]
+async fn open_tasks_are_found_without_reading_the_ones_that_have_ended() {
+    let test = TestDb::new().await;
+    let mut conn = owner(&test).await;
+    // With nothing in the table any plan is cheap: this one is left out unless there is no other.
+    sqlx::query("set enable_seqscan = off")
+        .execute(&mut conn)
+        .await
+        .expect("set");
+    for open in [
+        "keyid = 'k' and state in ('queued', 'dispatched', 'unknown')",
+        "state in ('dispatched', 'started') and lease_until < now()",
+        "node_id = gen_random_uuid() and state in ('queued', 'dispatched', 'started', 'unknown')",
+        "node_id = gen_random_uuid() and state in ('dispatched', 'started', 'unknown')",
+    ] {
+        let explain = format!("explain select id from task where {open}");
+        let plan: Vec<String> = sqlx::query_scalar(AssertSqlSafe(explain))
+            .fetch_all(&mut conn)
+            .await
+            .expect("a plan");
+        let plan = plan.join("\n");
+        assert!(plan.contains("task_open"), "{open}: {plan}");
+    }
 }
