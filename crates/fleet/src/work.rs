@@ -240,7 +240,7 @@ async fn node_loop(fleet: Fleet) {
     // silent or old is often enough.
     let often = fleet.limits.stale_ms.min(fleet.limits.probe_every_ms) / 25;
     let often = Duration::from_millis(often.max(500).unsigned_abs());
-    let mut looked = Instant::now();
+    let (mut looked, mut more) = (Instant::now(), false);
     while fleet.running(tokio::time::sleep(Duration::from_millis(500))).await {
         let all = looked.elapsed() >= often;
         if all {
@@ -249,9 +249,13 @@ async fn node_loop(fleet: Fleet) {
                 tracing::warn!(%error, "silent nodes were not looked at");
             }
         }
-        if let Err(error) = due_probes(&fleet, all).await {
-            tracing::warn!(%error, "due probes were not asked for");
-        }
+        more = match due_probes(&fleet, all || more).await {
+            Ok(asked) => asked == nodes::PROBES_AT_ONCE,
+            Err(error) => {
+                tracing::warn!(%error, "due probes were not asked for");
+                false
+            }
+        };
     }
 }
 
@@ -287,8 +291,8 @@ pub async fn silent_nodes(fleet: &Fleet) -> Result<(), base::http::ApiError> {
     Ok(())
 }
 
-/// Probes are due for whoever is back or new, and for everybody now and then.
-pub async fn due_probes(fleet: &Fleet, all: bool) -> Result<(), base::http::ApiError> {
+/// Probes are due for whoever is back or new, and for everybody now and then. Says how many were.
+pub async fn due_probes(fleet: &Fleet, all: bool) -> Result<usize, base::http::ApiError> {
     let now = fleet.app.clock.now();
     let rule = ProbeRule {
         now,
@@ -296,7 +300,9 @@ pub async fn due_probes(fleet: &Fleet, all: bool) -> Result<(), base::http::ApiE
         every_ms: fleet.limits.probe_every_ms,
         all,
     };
-    for (id, last_task) in nodes::want_probe(fleet.app.db.read(), rule).await? {
+    let due = nodes::want_probe(fleet.app.db.read(), rule).await?;
+    let many = due.len();
+    for (id, last_task) in due {
         let id = NodeId::from(id);
         let mut change = fleet
             .app
@@ -312,7 +318,7 @@ pub async fn due_probes(fleet: &Fleet, all: bool) -> Result<(), base::http::ApiE
             Err(error) => tracing::debug!(node_id = %id, code = %error.code, "no probe yet"),
         }
     }
-    Ok(())
+    Ok(many)
 }
 
 impl Fleet {

@@ -293,6 +293,9 @@ pub struct ProbeRule {
     pub all: bool,
 }
 
+/// How many nodes one look names that want a probe.
+pub const PROBES_AT_ONCE: usize = 200;
+
 /// Nodes that are there and want a probe: to become ready, or because the last one is old. Who does not answer is
 /// asked again ten seconds later, then twenty, and so on. Each comes with the number of its last task.
 pub async fn want_probe(pool: &PgPool, rule: ProbeRule) -> sqlx::Result<Vec<(Uuid, i64)>> {
@@ -307,13 +310,14 @@ pub async fn want_probe(pool: &PgPool, rule: ProbeRule) -> sqlx::Result<Vec<(Uui
          where session_id is not null and last_seen_at > $1 and task_types @> $4
            and (probe_asked_at is null
                 or probe_asked_at < $3 - least(interval '10 s' * power(2, least(greatest(probe_tries - 1, 0), 10)), $3 - $2))
-         order by probe_asked_at nulls first, id limit 200",
+         order by probe_asked_at nulls first, id limit $6",
     )
     .bind(OffsetDateTime::from(rule.heard_after))
     .bind(OffsetDateTime::from(rule.now.plus_ms(-rule.every_ms)))
     .bind(OffsetDateTime::from(rule.now))
     .bind(serde_json::json!([{ "type": health_probe::SPEC.name }]))
     .bind(rule.all)
+    .bind(PROBES_AT_ONCE as i64)
     .fetch_all(pool)
     .await
 }
