@@ -11,8 +11,9 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Read, Seek};
 use std::os::unix::fs::MetadataExt;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
+use std::{iter, thread};
 
 use model::digest::{Hasher, Sha256};
 use rustix::fs::fstatfs;
@@ -20,6 +21,8 @@ use rustix::fs::fstatfs;
 use super::pieces::Inside;
 
 const CHUNK: usize = 1 << 20;
+/// Chunks that are read and not yet hashed.
+const AHEAD: usize = 2;
 /// Far more than a clock's step: a second change in the same step would have the same time.
 const SETTLED_S: i64 = 2;
 const GOOD_FOR: Duration = Duration::from_secs(86_400);
@@ -158,18 +161,36 @@ impl Known {
     }
 }
 
+/// One thread reads while the other hashes, a few chunks behind.
 fn digest(file: &mut File, over: &dyn Fn() -> bool) -> io::Result<Sha256> {
     file.rewind()?;
-    let (mut hasher, mut chunk) = (Hasher::default(), vec![0; CHUNK]);
-    loop {
-        if over() {
-            return Err(io::ErrorKind::Interrupted.into());
+    let (full, next) = mpsc::sync_channel(AHEAD);
+    let (empty, used) = mpsc::channel();
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            for mut chunk in iter::repeat_with(|| vec![0; CHUNK]).take(AHEAD + 2).chain(used) {
+                let read = file.read(&mut chunk).map(|length| (length, chunk));
+                let last = !matches!(read, Ok((1.., _)));
+                if full.send(read).is_err() || last {
+                    return;
+                }
+            }
+        });
+        let mut hasher = Hasher::default();
+        for read in next {
+            if over() {
+                return Err(io::ErrorKind::Interrupted.into());
+            }
+            let (length, chunk) = read?;
+            if length == 0 {
+                return Ok(hasher.done());
+            }
+            hasher.add(&chunk[..length]);
+            // It is not wanted any more once all is read.
+            empty.send(chunk).ok();
         }
-        match file.read(&mut chunk)? {
-            0 => return Ok(hasher.done()),
-            read => hasher.add(&chunk[..read]),
-        }
-    }
+        Err(io::Error::other("its reader was lost"))
+    })
 }
 
 #[cfg(test)]
