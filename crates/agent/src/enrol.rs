@@ -16,7 +16,7 @@ use model::socket::{Enrolled, EnrolmentKeys};
 use rcgen::KeyPair;
 use wire::http::Client;
 use wire::stop::Stop;
-use wire::tls::{PeerCertificate, PinnedCa, pinned_ca_client};
+use wire::tls::{PinnedCa, common_name, pinned_ca_client};
 
 use crate::api::{Api, CallError, Overrides, accepted};
 use crate::clock::Clock;
@@ -258,8 +258,8 @@ fn request(token: &EnrolmentToken, keys: EnrolmentKeys, working_csr: String) -> 
 
 /// The keys of a development CA lie around; whoever finds them could be any server to this machine.
 fn refuse_dev(pinned: &PinnedCa) -> Result<(), EnrolError> {
-    let ca = pinned.certificate().and_then(|der| PeerCertificate::parse(der).ok());
-    match ca.as_ref().and_then(|ca| ca.common_name.as_deref()) {
+    let name = pinned.certificate().and_then(common_name);
+    match name.as_deref() {
         Some(DEV_CA) => Err(EnrolError::Final(Code::DevCaRefused)),
         Some(_) | None => Ok(()),
     }

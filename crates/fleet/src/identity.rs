@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use base::auth::Role;
 use base::http::ApiError;
+use data_encoding::HEXLOWER;
 use model::id::{NodeId, SessionId};
 use model::signal::Code;
 use model::state::NodeState;
@@ -51,14 +52,32 @@ pub struct NodeEntry {
 #[derive(Clone, Copy, Debug)]
 struct Standing {
     /// None for roles.
-    owner: Option<(NodeId, u64)>,
+    node: Option<NodeId>,
+    /// Of the node.
+    epoch: u64,
     /// It was presented before, and the database knows.
     used: bool,
 }
 
 impl Standing {
-    fn node(self) -> Option<NodeId> {
-        self.owner.map(|(node, _)| node)
+    fn new(node: Option<NodeId>, epoch: Option<i64>, used: bool) -> Self {
+        let epoch = epoch.unwrap_or(0) as u64;
+        Self { node, epoch, used }
+    }
+}
+
+/// A serial as the number that its text stands for; there is one for every certificate in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Serial([u8; 20]);
+
+impl Serial {
+    /// None for what is no serial: at most twenty bytes, in hex.
+    fn of(text: &str) -> Option<Self> {
+        let bytes = HEXLOWER.decode(text.as_bytes()).ok()?;
+        let mut number = [0; 20];
+        let padding = number.len().checked_sub(bytes.len())?;
+        number[padding..].copy_from_slice(&bytes);
+        Some(Self(number))
     }
 }
 
@@ -71,7 +90,7 @@ pub struct IdentityTable {
 
 struct Table {
     /// Serials that are issued, unexpired, not overtaken and not revoked.
-    live: HashMap<Box<str>, Standing>,
+    live: HashMap<Serial, Standing>,
     nodes: HashMap<NodeId, NodeEntry>,
     swept: Option<Instant>,
     sums: sweep::Sums,
@@ -80,9 +99,13 @@ struct Table {
 }
 
 impl Table {
+    fn serial(&self, serial: &str) -> Option<Standing> {
+        self.live.get(&Serial::of(serial)?).copied()
+    }
+
     fn put_serial(&mut self, serial: &str, standing: Standing) {
-        self.touched.insert(sweep::part(standing.node()));
-        self.live.insert(serial.into(), standing);
+        self.touched.insert(sweep::part(standing.node));
+        self.live.extend(Serial::of(serial).map(|serial| (serial, standing)));
     }
 
     fn put_node(&mut self, node: NodeId, entry: NodeEntry) {
@@ -127,7 +150,7 @@ impl IdentityTable {
     /// Was this serial found not to stand any more, by a look that began after its connection was opened?
     pub fn is_over(&self, serial: &str, opened: Instant) -> bool {
         let table = self.read();
-        table.swept.is_some_and(|swept| opened < swept) && !table.live.contains_key(serial)
+        table.swept.is_some_and(|swept| opened < swept) && table.serial(serial).is_none()
     }
 
     pub fn node(&self, node: NodeId) -> Option<NodeEntry> {
@@ -173,20 +196,20 @@ impl Fleet {
         if now > certificate.not_after {
             return Err(Code::CertExpired.into());
         }
-        let known = self.identity.read().live.get(&*certificate.serial).copied();
+        let known = self.identity.read().serial(&certificate.serial);
         let standing = match known {
             Some(standing) => standing,
             None => self.look_up(&certificate.serial).await?,
         };
-        match (name, standing.owner) {
+        match (name, standing.node) {
             (
                 Spiffe::Node {
                     installation,
                     node_id,
                     epoch,
                 },
-                Some((owner, of_epoch)),
-            ) if *installation == self.app.installation && *node_id == owner && *epoch == of_epoch => {
+                Some(owner),
+            ) if *installation == self.app.installation && *node_id == owner && *epoch == standing.epoch => {
                 self.node_now(*node_id, *epoch).await?;
                 if !standing.used {
                     self.first_use(&certificate.serial).await?;
@@ -229,11 +252,7 @@ impl Fleet {
         if row.kind == "device" {
             return Err(Code::CertNameMismatch.into());
         }
-        let owner = row.node_id.map(|id| (id.into(), row.epoch.unwrap_or(0) as u64));
-        let standing = Standing {
-            owner,
-            used: row.first_used_at.is_some(),
-        };
+        let standing = Standing::new(row.node_id.map(NodeId::from), row.epoch, row.first_used_at.is_some());
         self.identity.write().put_serial(serial, standing);
         Ok(standing)
     }
@@ -249,7 +268,7 @@ impl Fleet {
             self.look_up(serial).await?;
         }
         let mut table = self.identity.write();
-        if let Some(standing) = table.live.get(serial).copied() {
+        if let Some(standing) = table.serial(serial) {
             table.put_serial(serial, Standing { used: true, ..standing });
         }
         Ok(())
@@ -289,7 +308,7 @@ impl Fleet {
         if self.app.clock.now() > caller.not_after {
             return Err(Code::CertExpired.into());
         }
-        if !self.identity.read().live.contains_key(&*caller.serial) {
+        if self.identity.read().serial(&caller.serial).is_none() {
             self.look_up(&caller.serial).await?;
         }
         self.node_now(caller.node_id, caller.epoch).await.map(|_| ())
@@ -324,5 +343,19 @@ impl Fleet {
         }
         let actor = base::Actor::new(base::ActorKind::Node, name, base::http::correlation_id());
         self.app.db.refusal(&actor, action, target, code).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Serial;
+
+    #[test]
+    fn a_serial_is_a_number_of_twenty_bytes() {
+        let all = ["01", "0100", "ff00000000000000000000000000000000000001"].map(Serial::of);
+        assert!(all.iter().all(Option::is_some) && all[0] != all[1] && all[1] != all[2]);
+        for none in ["0", "xy", "AB", "01ff00000000000000000000000000000000000001"] {
+            assert_eq!(Serial::of(none), None, "{none}");
+        }
     }
 }

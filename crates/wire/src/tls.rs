@@ -14,7 +14,7 @@ use rustls::crypto::CryptoProvider;
 use rustls::pki_types::CertificateDer;
 
 pub use client::client_config;
-pub use peer::{PeerCertificate, PeerCertificateError};
+pub use peer::{PeerCertificate, PeerCertificateError, common_name};
 pub use pinned::{PinnedCa, pinned_ca_client};
 pub use server::{ServerIdentity, server_config, server_config_with};
 pub use system::{SystemError, trusting};

@@ -11,7 +11,7 @@ use sqlx::PgPool;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::{IdentityTable, NodeEntry, NodeRow, Standing, entry};
+use super::{IdentityTable, NodeEntry, NodeRow, Serial, Standing, entry};
 
 /// Which part of the fleet a node belongs to: ids end at random.
 pub(super) fn part(node: Option<NodeId>) -> u8 {
@@ -63,7 +63,7 @@ impl Sums {
 /// The rows of some parts.
 #[derive(Default)]
 struct Read {
-    live: HashMap<Box<str>, Standing>,
+    live: HashMap<Serial, Standing>,
     nodes: HashMap<NodeId, NodeEntry>,
     sums: Sums,
 }
@@ -103,7 +103,7 @@ impl IdentityTable {
         let mut changed = HashSet::new();
         if !parts.is_empty() {
             table.live.retain(|serial, standing| {
-                let node = standing.node();
+                let node = standing.node;
                 let stays = !parts.contains(&part(node));
                 if !stays && !read.live.contains_key(serial) {
                     changed.extend(node);
@@ -177,8 +177,8 @@ async fn rows(pool: &PgPool, now: Timestamp, parts: &HashSet<u8>) -> sqlx::Resul
     for (serial, node, epoch, used, hash) in certificates {
         let node = node.map(NodeId::from);
         read.sums.certificates.entry(part(node)).or_default().add(hash);
-        let owner = node.map(|node| (node, epoch.unwrap_or(0) as u64));
-        read.live.insert(serial.into(), Standing { owner, used });
+        let standing = Standing::new(node, epoch, used);
+        read.live.extend(Serial::of(&serial).map(|serial| (serial, standing)));
     }
     for (id, epoch, state, session_id, quarantine_code, hash) in nodes {
         let row = NodeRow {

@@ -18,7 +18,6 @@ pub struct PeerCertificate {
     pub not_after: Timestamp,
     /// The name, if there is exactly one URI and it is a name of ours.
     pub spiffe: Option<Spiffe>,
-    pub common_name: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -33,11 +32,6 @@ impl PeerCertificate {
             return Err(PeerCertificateError);
         }
         let validity = certificate.validity();
-        let common_name = certificate
-            .subject()
-            .iter_common_name()
-            .next()
-            .and_then(|name| name.as_str().ok());
         Ok(Self {
             serial: HEXLOWER
                 .encode(&certificate.tbs_certificate.serial.to_bytes_be())
@@ -45,9 +39,15 @@ impl PeerCertificate {
             not_before: Timestamp::from_millis(validity.not_before.timestamp() * 1000),
             not_after: Timestamp::from_millis(validity.not_after.timestamp() * 1000),
             spiffe: only_name(&certificate),
-            common_name: common_name.map(str::to_owned),
         })
     }
+}
+
+/// What a certificate calls itself, for people.
+pub fn common_name(der: &CertificateDer<'_>) -> Option<String> {
+    let (_, certificate) = X509Certificate::from_der(der).ok()?;
+    let name = certificate.subject().iter_common_name().next()?;
+    name.as_str().ok().map(str::to_owned)
 }
 
 /// Two names would leave it to each reader which one counts; so they count as none.
