@@ -11,7 +11,7 @@ if [ "$(id -u)" -ne 0 ] || [ ! -e /dev/net/tun ]; then echo "not run: needs root
 
 target=${CARGO_TARGET_DIR:-target}
 cargo build -q -p executor --bin gpuaas-node-executor
-tests=$(cargo test -p executor --test all --no-run 2>&1 | sed -n 's/.*(\(.*\))$/\1/p')
+tests=$(cargo test -p executor --test all --no-run 2>&1 | sed -n 's|^ *Executable .*(\(.*\))$|\1|p')
 
 work=$(mktemp -d /tmp/gpuaas-unit.XXXXXX)
 group=${work##*/}
