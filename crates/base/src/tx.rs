@@ -3,7 +3,7 @@
 //! it leaves nothing. There is no other way to write a business table.
 
 use ::metrics::counter;
-use model::id::{AuditId, EventId};
+use model::id::{AuditId, EventId, NodeId};
 use model::signal::Code;
 use model::time::Timestamp;
 use serde::Serialize;
@@ -30,6 +30,7 @@ pub struct Change {
     acts: Vec<Act>,
     events: Vec<Event>,
     wakes: Vec<Topic>,
+    calls: Vec<NodeId>,
 }
 
 struct Act {
@@ -66,6 +67,7 @@ impl Db {
             }],
             events: Vec::new(),
             wakes: Vec::new(),
+            calls: Vec::new(),
         })
     }
 
@@ -167,6 +169,12 @@ impl Change {
         self
     }
 
+    /// For which node there is something once this is committed.
+    pub fn call(&mut self, node: NodeId) -> &mut Self {
+        self.calls.push(node);
+        self
+    }
+
     pub async fn commit(mut self) -> sqlx::Result<()> {
         insert_all(&mut self.tx, &self.actor, &self.events, &self.acts, self.at).await?;
         self.tx.commit().await?;
@@ -175,9 +183,9 @@ impl Change {
         if !self.events.is_empty() {
             self.db.wake().raise(Topic::Outbox);
         }
-        for topic in self.wakes {
-            self.db.wake().raise(topic);
-        }
+        // First those who have something to do, then those who only watch.
+        self.calls.into_iter().for_each(|node| self.db.wake().call(node));
+        self.wakes.into_iter().for_each(|topic| self.db.wake().raise(topic));
         Ok(())
     }
 

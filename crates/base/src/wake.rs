@@ -1,11 +1,14 @@
 //! Wake-ups: "look again", never "here it is". Raising a topic wakes this process at once and every other one through
-//! a coalesced NOTIFY, at most one each five milliseconds on a connection of its own. A lost notification costs
+//! a coalesced NOTIFY, at most one each five milliseconds on a connection of its own. Where it is known for which node
+//! there is something, only that one is named, so that nobody has to look for it among all. A lost notification costs
 //! latency only, because every subscriber also sweeps.
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
+use model::id::NodeId;
 use tokio::sync::{Notify, watch};
 use uuid::Uuid;
 
@@ -15,7 +18,7 @@ pub use carry::{listen, send};
 /// What there may be to look at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Topic {
-    /// Tasks were queued or cancelled: whoever hands them out looks.
+    /// There may be tasks for any node: whoever hands them out looks at all. For a single one, see `Wake::call`.
     Tasks,
     /// A task moved or ended: whoever watches one looks.
     Progress,
@@ -70,9 +73,24 @@ struct Inner {
     /// Tells our own notifications from those of other processes.
     process: Uuid,
     dirty: [AtomicBool; Topic::ALL.len()],
+    /// Nodes that other processes have not been told of yet.
+    called: Mutex<BTreeSet<NodeId>>,
     unsent: Notify,
     bells: [watch::Sender<u64>; Topic::ALL.len()],
+    criers: RwLock<Vec<Crier>>,
 }
+
+/// Who hears the names of nodes in this process.
+struct Crier(Box<dyn Fn(NodeId) + Send + Sync>);
+
+impl std::fmt::Debug for Crier {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Crier")
+    }
+}
+
+/// More names than this would be too much for a NOTIFY, and looking at all of them costs no more.
+const CALLED_MOST: usize = 128;
 
 impl Default for Wake {
     fn default() -> Self {
@@ -86,6 +104,8 @@ impl Wake {
             inner: Arc::new(Inner {
                 process: Uuid::new_v4(),
                 dirty: Default::default(),
+                called: Mutex::default(),
+                criers: RwLock::default(),
                 unsent: Notify::new(),
                 bells: std::array::from_fn(|_| watch::Sender::new(0)),
             }),
@@ -95,8 +115,41 @@ impl Wake {
     /// Call after the commit, never before.
     pub fn raise(&self, topic: Topic) {
         self.ring(topic);
-        self.inner.dirty[topic as usize].store(true, Ordering::SeqCst);
+        self.mark(topic);
         self.inner.unsent.notify_one();
+    }
+
+    /// There is something for this node. Call after the commit, never before.
+    pub fn call(&self, node: NodeId) {
+        self.cry(node);
+        let mut called = self.called();
+        called.insert(node);
+        if called.len() > CALLED_MOST {
+            called.clear();
+            self.mark(Topic::Tasks);
+        }
+        drop(called);
+        self.inner.unsent.notify_one();
+    }
+
+    /// From now on `hear` is told of every node that is called, here or elsewhere. It must not call anybody itself.
+    pub fn on_call(&self, hear: impl Fn(NodeId) + Send + Sync + 'static) {
+        let mut criers = self.inner.criers.write().unwrap_or_else(PoisonError::into_inner);
+        criers.push(Crier(Box::new(hear)));
+    }
+
+    fn cry(&self, node: NodeId) {
+        let criers = self.inner.criers.read().unwrap_or_else(PoisonError::into_inner);
+        criers.iter().for_each(|Crier(hear)| hear(node));
+    }
+
+    fn called(&self) -> MutexGuard<'_, BTreeSet<NodeId>> {
+        self.inner.called.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// To be told to other processes.
+    fn mark(&self, topic: Topic) {
+        self.inner.dirty[topic as usize].store(true, Ordering::SeqCst);
     }
 
     /// Wakes this process only: another process already said so, or the listener lost its connection for a while.
@@ -110,11 +163,51 @@ impl Wake {
         }
     }
 
-    /// Takes the topics that have to be told to other processes.
-    fn take_dirty(&self) -> Vec<Topic> {
-        let mut dirty = Topic::ALL.to_vec();
-        dirty.retain(|topic| self.inner.dirty[*topic as usize].swap(false, Ordering::SeqCst));
-        dirty
+    /// Takes what has to be told to other processes.
+    fn take_unsent(&self) -> Unsent {
+        let mut topics = Topic::ALL.to_vec();
+        topics.retain(|topic| self.inner.dirty[*topic as usize].swap(false, Ordering::SeqCst));
+        let nodes = std::mem::take(&mut *self.called());
+        Unsent { topics, nodes }
+    }
+
+    /// It was not told. Others need not have the names, if they look at everything instead.
+    fn give_back(&self, unsent: &Unsent) {
+        unsent.topics.iter().for_each(|topic| self.mark(*topic));
+        if !unsent.nodes.is_empty() {
+            self.mark(Topic::Tasks);
+        }
+        self.inner.unsent.notify_one();
+    }
+
+    /// Word for word what another process has said.
+    fn hear(&self, word: &str) {
+        match word.strip_prefix(NODE) {
+            Some(id) => id.parse().into_iter().for_each(|id: Uuid| self.cry(id.into())),
+            None => Topic::parse(word).into_iter().for_each(|topic| self.ring(topic)),
+        }
+    }
+}
+
+/// What one process has to tell the others.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Unsent {
+    topics: Vec<Topic>,
+    nodes: BTreeSet<NodeId>,
+}
+
+/// Before a node's number, in words between processes.
+const NODE: &str = "node:";
+
+impl Unsent {
+    fn is_empty(&self) -> bool {
+        self.topics.is_empty() && self.nodes.is_empty()
+    }
+
+    fn words(&self) -> Vec<String> {
+        let topics = self.topics.iter().map(|topic| topic.as_str().to_owned());
+        let nodes = self.nodes.iter().map(|node| format!("{NODE}{}", node.uuid().simple()));
+        topics.chain(nodes).collect()
     }
 }
 
@@ -162,7 +255,43 @@ mod tests {
         wake.raise(Topic::Trust);
         wake.raise(Topic::Tasks);
         wake.raise(Topic::Tasks);
-        assert_eq!(wake.take_dirty(), [Topic::Tasks, Topic::Trust]);
-        assert!(wake.take_dirty().is_empty());
+        assert_eq!(wake.take_unsent().topics, [Topic::Tasks, Topic::Trust]);
+        assert!(wake.take_unsent().is_empty());
+    }
+
+    #[test]
+    fn a_call_is_heard_here_at_once_and_elsewhere_by_name() {
+        let (here, there) = (Wake::new(), Wake::new());
+        let heard = Arc::new(Mutex::new(Vec::new()));
+        for wake in [&here, &there] {
+            let heard = heard.clone();
+            wake.on_call(move |node| heard.lock().expect("whole").push(node));
+        }
+        let (one, other) = (NodeId::new(), NodeId::new());
+        here.call(one);
+        here.call(other);
+        here.call(one);
+        assert_eq!(*heard.lock().expect("whole"), [one, other, one]);
+        let unsent = here.take_unsent();
+        unsent.words().iter().for_each(|word| there.hear(word));
+        let mut both = [one, other];
+        both.sort();
+        assert_eq!(heard.lock().expect("whole")[3..], both);
+        assert!(there.take_unsent().is_empty(), "what was heard is not said again");
+    }
+
+    #[test]
+    fn names_that_are_too_many_or_were_not_told_become_a_look_at_everything() {
+        let wake = Wake::new();
+        (0..=CALLED_MOST).for_each(|_| wake.call(NodeId::new()));
+        let unsent = wake.take_unsent();
+        assert_eq!((unsent.topics, unsent.nodes.len()), (vec![Topic::Tasks], 0));
+        (0..CALLED_MOST).for_each(|_| wake.call(NodeId::new()));
+        let unsent = wake.take_unsent();
+        // What a NOTIFY can carry is 8,000 bytes.
+        assert_eq!(unsent.topics, []);
+        assert!(unsent.words().join(" ").len() < 7_000);
+        wake.give_back(&unsent);
+        assert_eq!(wake.take_unsent().topics, [Topic::Tasks]);
     }
 }

@@ -1,6 +1,6 @@
-//! Held long-polls and who is to look. A node that waits costs no query: one loop per process asks which nodes have
-//! work, on a wake-up or every few seconds, and rings only those. Enter first, look second, so that nothing that is
-//! queued in between is missed.
+//! Held long-polls and who is to look. A node that waits costs no query: whoever queues something calls its node by
+//! name, and one loop per process asks every few seconds which nodes have work, for what was not heard, and rings only
+//! those. Enter first, look second, so that nothing that is queued in between is missed.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 
 use crate::metrics::NODES_HELD;
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Dispatch {
     board: Arc<Mutex<Board>>,
 }
@@ -19,8 +19,9 @@ struct Board {
     held: HashMap<NodeId, Held>,
     /// Waits that are held, counted as they come and go.
     count: metrics::Gauge,
-    /// Nodes with something to hand out, as of the last look.
+    /// Nodes with something to hand out: as of the last look, and those that were called since it began.
     work: HashSet<NodeId>,
+    called: HashSet<NodeId>,
 }
 
 impl Default for Board {
@@ -29,6 +30,7 @@ impl Default for Board {
             held: HashMap::new(),
             count: metrics::gauge!(NODES_HELD),
             work: HashSet::new(),
+            called: HashSet::new(),
         }
     }
 }
@@ -62,14 +64,20 @@ impl Dispatch {
         }
     }
 
-    /// The outcome of a look at the database.
-    pub fn set_work(&self, nodes: HashSet<NodeId>) {
+    /// Before a look at the database: whoever is called from here on may not be in what it finds.
+    pub fn begin_look(&self) {
+        lock(&self.board).called.clear();
+    }
+
+    /// The outcome of the look.
+    pub fn set_work(&self, mut nodes: HashSet<NodeId>) {
         let mut board = lock(&self.board);
         for node in &nodes {
             if let Some(held) = board.held.get(node) {
                 held.bell.notify_waiters();
             }
         }
+        nodes.extend(board.called.drain());
         board.work = nodes;
     }
 
@@ -77,6 +85,7 @@ impl Dispatch {
     pub fn ring(&self, node: NodeId) {
         let mut board = lock(&self.board);
         board.work.insert(node);
+        board.called.insert(node);
         if let Some(held) = board.held.get(&node) {
             held.bell.notify_waiters();
         }
@@ -128,4 +137,25 @@ impl Drop for Wait {
 
 fn lock(board: &Mutex<Board>) -> MutexGuard<'_, Board> {
     board.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn whoever_is_called_during_a_look_is_not_forgotten_by_it() {
+        let (dispatch, node) = (Dispatch::default(), NodeId::new());
+        dispatch.ring(node);
+        let wait = dispatch.enter(node);
+        assert!(wait.take_work(), "called before it waited");
+        dispatch.begin_look();
+        dispatch.ring(node);
+        // The look began before the call, so it has not found the node.
+        dispatch.set_work(HashSet::new());
+        assert!(wait.take_work());
+        dispatch.begin_look();
+        dispatch.set_work(HashSet::new());
+        assert!(!wait.take_work(), "it was served, and nobody has called it since");
+    }
 }

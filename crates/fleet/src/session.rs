@@ -4,7 +4,6 @@
 
 use base::http::{Answer, ApiError};
 use base::tx::Actor;
-use base::wake::Topic;
 use model::id::SessionId;
 use model::node_api::{Hardware, PROTOCOL, SessionAnswer, SessionRequest, compatible};
 use model::signal::Code;
@@ -68,11 +67,10 @@ pub async fn open(
         caller.node_id,
         json!({ "session": request.session_id, "simulated": row.simulated }),
     );
-    change.wake(Topic::Tasks);
+    // Whatever this node was handed in an earlier session is handed out again with the first wait, wherever that is.
+    change.call(caller.node_id);
     change.commit().await?;
     fleet.identity.note_session(caller.node_id, request.session_id);
-    // Whatever this node was handed in an earlier session is handed out again with the first wait.
-    fleet.dispatch.ring(caller.node_id);
     Ok(SessionAnswer {
         session_id: request.session_id,
         protocol: PROTOCOL,

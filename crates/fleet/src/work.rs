@@ -28,6 +28,8 @@ const LOOK_PAUSE: Duration = Duration::from_millis(5);
 /// Starts them. Every process with node-facing listeners runs all of them; each pass is safe to run twice at once.
 pub fn spawn(fleet: &Fleet, loops: &mut JoinSet<()>) {
     loops.spawn(identity_loop(fleet.clone()));
+    let dispatch = fleet.dispatch.clone();
+    fleet.app.wake.on_call(move |node| dispatch.ring(node));
     loops.spawn(dispatch_loop(fleet.clone()));
     loops.spawn(presence_loop(fleet.clone()));
     loops.spawn(trust_loop(fleet.clone()));
@@ -63,6 +65,7 @@ async fn dispatch_loop(fleet: Fleet) {
     let sweep = Duration::from_millis((fleet.limits.redeliver_ms as u64).max(500));
     while fleet.running(news.look_again(sweep)).await {
         let now = fleet.app.clock.now();
+        fleet.dispatch.begin_look();
         match claim::nodes_with_work(fleet.app.db.read(), now, fleet.limits.redeliver_ms).await {
             Ok(work) => fleet.dispatch.set_work(work),
             Err(error) => tracing::warn!(%error, "no look at the queue"),

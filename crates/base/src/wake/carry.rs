@@ -7,7 +7,7 @@ use sqlx::postgres::{PgConnectOptions, PgConnection, PgListener};
 use sqlx::{Connection, Executor};
 use tokio_util::sync::CancellationToken;
 
-use super::{Topic, Wake};
+use super::{Topic, Unsent, Wake};
 use crate::db::Db;
 
 const CHANNEL: &str = "gpuaas_wake";
@@ -26,11 +26,11 @@ pub async fn send(db: Db, stop: CancellationToken) {
             () = stop.cancelled() => return,
             () = wake.inner.unsent.notified() => {}
         }
-        let topics = wake.take_dirty();
-        if topics.is_empty() {
+        let unsent = wake.take_unsent();
+        if unsent.is_empty() {
             continue;
         }
-        match notify(&mut conn, db.connect_options(), &wake, &topics).await {
+        match notify(&mut conn, db.connect_options(), &wake, &unsent).await {
             Ok(()) => {
                 pause = RETRY_FIRST;
                 // After, not before: the first of many is heard at once, the others share the next one.
@@ -39,10 +39,7 @@ pub async fn send(db: Db, stop: CancellationToken) {
             Err(error) => {
                 tracing::warn!(%error, "wake-up not sent; others will find the work by their sweep until it is");
                 conn = None;
-                for topic in topics {
-                    wake.inner.dirty[topic as usize].store(true, std::sync::atomic::Ordering::SeqCst);
-                }
-                wake.inner.unsent.notify_one();
+                wake.give_back(&unsent);
                 tokio::select! {
                     () = stop.cancelled() => return,
                     () = tokio::time::sleep(pause) => {}
@@ -72,7 +69,7 @@ async fn notify(
     conn: &mut Option<PgConnection>,
     options: &PgConnectOptions,
     wake: &Wake,
-    topics: &[Topic],
+    unsent: &Unsent,
 ) -> sqlx::Result<()> {
     let conn = match conn {
         Some(conn) => conn,
@@ -83,8 +80,7 @@ async fn notify(
             conn.insert(fresh)
         }
     };
-    let words: Vec<&str> = topics.iter().map(|topic| topic.as_str()).collect();
-    let payload = format!("{} {}", wake.inner.process, words.join(" "));
+    let payload = format!("{} {}", wake.inner.process, unsent.words().join(" "));
     sqlx::query("select pg_notify($1, $2)")
         .bind(CHANNEL)
         .bind(payload)
@@ -128,7 +124,7 @@ async fn listen_once(db: &Db, wake: &Wake, pause: &mut Duration) -> sqlx::Result
         if words.next() == Some(wake.inner.process.to_string().as_str()) {
             continue; // rung here already, when it was raised
         }
-        words.filter_map(Topic::parse).for_each(|topic| wake.ring(topic));
+        words.for_each(|word| wake.hear(word));
     }
     Ok(())
 }

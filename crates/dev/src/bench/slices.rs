@@ -46,7 +46,7 @@ impl<'a> Slices<'a> {
             stand,
             lot,
             conn,
-            tasks: wake.subscribe(Topic::Tasks),
+            tasks: wake.subscribe(Topic::Outbox),
             progress: wake.subscribe(Topic::Progress),
             made: 0,
         })

@@ -52,6 +52,6 @@ pub async fn cancel(change: &mut Change, row: &TaskRow) -> Answer<()> {
                 .hint(format!("gpuaas task show {}", row.id().short())));
         }
     }
-    change.wake(Topic::Tasks).wake(Topic::Progress);
+    change.call(row.node_id.into()).wake(Topic::Progress);
     Ok(())
 }

@@ -3,7 +3,6 @@
 
 use base::Change;
 use base::http::{Answer, ApiError};
-use base::wake::Topic;
 use model::digest::Sha256;
 use model::envelope::{MAX_START_S, TaskPayload};
 use model::id::{NodeId, OpId, TaskId, derive_node_op, derive_task};
@@ -340,6 +339,6 @@ async fn insert(
         payload.task_id,
         json!({ "node_id": payload.node_id, "type": payload.task_type }),
     );
-    change.wake(Topic::Tasks);
+    change.call(payload.node_id);
     Ok(())
 }

@@ -82,7 +82,7 @@ async fn queued_of(fleet: &Fleet, node: NodeId, revoked: &[String]) -> Answer<us
         change.rollback().await?;
         return Ok(0);
     }
-    change.wake(base::wake::Topic::Tasks);
+    change.call(node);
     change.commit().await?;
     Ok(rows.len())
 }
