@@ -28,9 +28,11 @@ pub async fn beat(
         return Err(Code::FieldInvalid.into());
     }
     fleet.presence.told(caller.node_id, request, fleet.app.clock.now());
-    if !request.tasks.is_empty() {
-        keep(fleet, caller, actor, session, &request.tasks).await?;
+    // Who has nothing has nothing to stop either: such a beat is written down with many others and asks for nothing.
+    if request.tasks.is_empty() {
+        return Ok(HeartbeatAnswer { cancel: Vec::new() });
     }
+    keep(fleet, caller, actor, session, &request.tasks).await?;
     Ok(HeartbeatAnswer {
         cancel: tasks::to_cancel(fleet.app.db.read(), caller.node_id).await?,
     })

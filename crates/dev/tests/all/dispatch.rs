@@ -2,6 +2,7 @@
 //! unknown and never given to anybody else, and a node that only waits costs nothing.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use base::config::Config;
@@ -264,6 +265,45 @@ async fn fifty_idle_waits_ask_the_database_nothing() {
     let answered = waits.try_join_next();
     assert!(answered.is_none(), "nobody has anything to do: {answered:?}");
     drop(waits);
+    Arc::into_inner(town).expect("nobody else is left").end().await;
+}
+
+/// A node with nothing to do may say so as often as it likes.
+#[tokio::test(flavor = "multi_thread")]
+async fn beats_of_nodes_without_tasks_ask_the_database_nothing() {
+    let town = Arc::new(Town::tuned(EXE, quiet_and_long).await);
+    let ready = |n: i32| {
+        let town = town.clone();
+        async move { Puppet::ready(&town, &format!("beating-{n}")).await }
+    };
+    let nodes = (0..20).map(ready).collect::<JoinSet<_>>().join_all().await;
+    let beats = Arc::new(AtomicUsize::new(0));
+    let mut beating: JoinSet<()> = nodes
+        .into_iter()
+        .map(|node| {
+            let beats = beats.clone();
+            async move {
+                loop {
+                    let answer = node.post("heartbeat", &node.nothing_held()).await;
+                    assert!(answer.status.is_success(), "{}", answer.status);
+                    beats.fetch_add(1, Ordering::SeqCst);
+                }
+            }
+        })
+        .collect();
+    eventually("three seconds full of beats and without questions", async || {
+        let before = beats.load(Ordering::SeqCst);
+        let asked = transactions(&town).await;
+        // The loops of two replicas come to a hundred.
+        match (beats.load(Ordering::SeqCst) - before, asked) {
+            (beats, asked) if beats > 500 && asked < 130 => Ok(()),
+            seen => Err(seen),
+        }
+    })
+    .await;
+    let ended = beating.try_join_next();
+    assert!(ended.is_none(), "nobody was turned away: {ended:?}");
+    drop(beating);
     Arc::into_inner(town).expect("nobody else is left").end().await;
 }
 
