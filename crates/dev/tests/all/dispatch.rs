@@ -242,6 +242,30 @@ async fn a_held_wait_is_woken_and_not_polled() {
     town.end().await;
 }
 
+/// The node waits at one of two replicas; it is called by name from the other one too. Of five waits for the sweep, four
+/// within half a second would be a rare coincidence.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_held_wait_is_woken_from_either_replica() {
+    let town = Town::tuned(EXE, quiet_and_long).await;
+    let node = Puppet::ready(&town, "called").await;
+    for url in &town.platform.public_urls {
+        let api = town.api().at(url).expect("a URL");
+        let mut took = Vec::new();
+        for _ in 0..5 {
+            let path = format!("/v1/nodes/{}/probe", node.id());
+            let (offered, asked) = tokio::join!(node.claim(), async {
+                let _: TaskView = api.post(&path, &serde_json::json!({})).await.expect("asked");
+                Instant::now()
+            });
+            took.push(asked.elapsed());
+            node.succeeds(&town, &offered).await;
+        }
+        took.sort_unstable();
+        assert!(took[3] < Duration::from_millis(500), "asked at {url}: {took:?}");
+    }
+    town.end().await;
+}
+
 /// The loops of two replicas make some twenty transactions a second. Fifty nodes that asked even once every two
 /// seconds would make as many again; the counters lag by seconds, so a later look may be the true one.
 #[tokio::test(flavor = "multi_thread")]
