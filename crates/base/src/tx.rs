@@ -171,7 +171,9 @@ impl Change {
 
     /// For which node there is something once this is committed.
     pub fn call(&mut self, node: NodeId) -> &mut Self {
-        self.calls.push(node);
+        if !self.calls.contains(&node) {
+            self.calls.push(node);
+        }
         self
     }
 
@@ -181,11 +183,11 @@ impl Change {
         // Never before: NOTIFY inside the transaction would serialise every commit, and a listener that looks
         // before the commit sees nothing.
         if !self.events.is_empty() {
-            self.db.wake().raise(Topic::Outbox);
+            self.wakes.push(Topic::Outbox);
         }
-        // First those who have something to do, then those who only watch.
-        self.calls.into_iter().for_each(|node| self.db.wake().call(node));
-        self.wakes.into_iter().for_each(|topic| self.db.wake().raise(topic));
+        if !self.calls.is_empty() || !self.wakes.is_empty() {
+            self.db.wake().tell(&self.calls, &self.wakes);
+        }
         Ok(())
     }
 

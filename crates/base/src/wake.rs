@@ -114,21 +114,29 @@ impl Wake {
 
     /// Call after the commit, never before.
     pub fn raise(&self, topic: Topic) {
-        self.ring(topic);
-        self.mark(topic);
-        self.inner.unsent.notify_one();
+        self.tell(&[], &[topic]);
     }
 
     /// There is something for this node. Call after the commit, never before.
     pub fn call(&self, node: NodeId) {
-        self.cry(node);
+        self.tell(&[node], &[]);
+    }
+
+    /// All of it at once, so that other processes hear of it in one word: first those who have something to do, then those
+    /// who watch.
+    pub(crate) fn tell(&self, nodes: &[NodeId], topics: &[Topic]) {
+        nodes.iter().for_each(|node| self.cry(*node));
         let mut called = self.called();
-        called.insert(node);
+        called.extend(nodes);
         if called.len() > CALLED_MOST {
             called.clear();
             self.mark(Topic::Tasks);
         }
         drop(called);
+        for topic in topics {
+            self.ring(*topic);
+            self.mark(*topic);
+        }
         self.inner.unsent.notify_one();
     }
 
@@ -190,7 +198,7 @@ impl Wake {
 }
 
 /// What one process has to tell the others.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug)]
 struct Unsent {
     topics: Vec<Topic>,
     nodes: BTreeSet<NodeId>,

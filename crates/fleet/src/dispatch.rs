@@ -35,6 +35,16 @@ impl Default for Board {
     }
 }
 
+impl Board {
+    fn call(&mut self, node: NodeId) {
+        self.work.insert(node);
+        self.called.insert(node);
+        if let Some(held) = self.held.get(&node) {
+            held.bell.notify_waiters();
+        }
+    }
+}
+
 struct Held {
     bell: Arc<Notify>,
     waits: usize,
@@ -83,12 +93,7 @@ impl Dispatch {
 
     /// Something about this node changed; whoever waits for it looks again.
     pub fn ring(&self, node: NodeId) {
-        let mut board = lock(&self.board);
-        board.work.insert(node);
-        board.called.insert(node);
-        if let Some(held) = board.held.get(&node) {
-            held.bell.notify_waiters();
-        }
+        lock(&self.board).call(node);
     }
 
     /// Whoever waits for this node asks again whether it may.
@@ -116,9 +121,30 @@ impl Wait {
         self.bell.notified()
     }
 
-    /// Was there work at the last look? Asking takes it: the caller will claim.
-    pub fn take_work(&self) -> bool {
-        lock(&self.board).work.remove(&self.node)
+    /// Is there work, as far as is known? Asking takes that knowledge: the caller claims, and gives it back if it could not.
+    pub fn take_work(&self) -> Option<Taken<'_>> {
+        let mut board = lock(&self.board);
+        // What a look that is under way finds may be what is claimed now; then one claim finds nothing.
+        board.called.remove(&self.node);
+        board.work.remove(&self.node).then_some(Taken(Some(self)))
+    }
+}
+
+/// That there is work for a node. Dropped before it was claimed (the request is gone, or the database is), it is known
+/// again, and whoever else waits for this node looks.
+pub struct Taken<'a>(Option<&'a Wait>);
+
+impl Taken<'_> {
+    pub fn claimed(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        if let Some(wait) = self.0 {
+            lock(&wait.board).call(wait.node);
+        }
     }
 }
 
@@ -143,19 +169,36 @@ fn lock(board: &Mutex<Board>) -> MutexGuard<'_, Board> {
 mod tests {
     use super::*;
 
-    #[tokio::test]
-    async fn whoever_is_called_during_a_look_is_not_forgotten_by_it() {
+    #[test]
+    fn whoever_is_called_during_a_look_is_not_forgotten_by_it() {
         let (dispatch, node) = (Dispatch::default(), NodeId::new());
         dispatch.ring(node);
         let wait = dispatch.enter(node);
-        assert!(wait.take_work(), "called before it waited");
+        wait.take_work().expect("called before it waited").claimed();
         dispatch.begin_look();
         dispatch.ring(node);
         // The look began before the call, so it has not found the node.
         dispatch.set_work(HashSet::new());
-        assert!(wait.take_work());
+        wait.take_work().expect("not forgotten").claimed();
         dispatch.begin_look();
         dispatch.set_work(HashSet::new());
-        assert!(!wait.take_work(), "it was served, and nobody has called it since");
+        assert!(
+            wait.take_work().is_none(),
+            "it was served, and nobody has called it since"
+        );
+    }
+
+    #[tokio::test]
+    async fn what_was_taken_and_not_claimed_is_known_again() {
+        let (dispatch, node) = (Dispatch::default(), NodeId::new());
+        let (wait, another) = (dispatch.enter(node), dispatch.enter(node));
+        dispatch.ring(node);
+        let rung = another.rung();
+        let mut rung = std::pin::pin!(rung);
+        rung.as_mut().enable();
+        drop(wait.take_work().expect("called"));
+        rung.await;
+        another.take_work().expect("given back").claimed();
+        assert!(wait.take_work().is_none());
     }
 }

@@ -67,10 +67,11 @@ pub async fn open(
         caller.node_id,
         json!({ "session": request.session_id, "simulated": row.simulated }),
     );
-    // Whatever this node was handed in an earlier session is handed out again with the first wait, wherever that is.
-    change.call(caller.node_id);
     change.commit().await?;
     fleet.identity.note_session(caller.node_id, request.session_id);
+    // Whatever this node was handed in an earlier session is handed out again with the first wait, wherever that is. Called
+    // last: a wait of the earlier session that is still held has to find out that its time is over.
+    fleet.app.wake.call(caller.node_id);
     Ok(SessionAnswer {
         session_id: request.session_id,
         protocol: PROTOCOL,

@@ -172,8 +172,10 @@ pub async fn overdue_tasks(fleet: &Fleet) -> sqlx::Result<()> {
         change.also("task.lose_sight", TaskId::from(task.id));
         let data = json!({ "node_id": NodeId::from(task.node_id), "type": task.task_type });
         change.event("task.unknown", TaskId::from(task.id), data);
+        // It is handed out again to whoever has it.
+        change.call(task.node_id.into());
     }
-    change.wake(Topic::Tasks).wake(Topic::Progress);
+    change.wake(Topic::Progress);
     change.commit().await?;
     metrics::counter!(ALARMS, "code" => "task_unknown").increment(unknown.len() as u64);
     Ok(())

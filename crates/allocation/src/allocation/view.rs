@@ -3,7 +3,9 @@
 use base::http::{Answer, ApiError};
 use fleet::Fleet;
 use fleet::task::{TaskRow, store as tasks};
-use model::api::{AllocationPhases, AllocationView, ConditionCode, ConditionView, PhaseView, SkuKind, TransitionView};
+use model::api::{
+    AllocationPhases, AllocationView, AskedView, ConditionCode, ConditionView, PhaseView, SkuKind, TransitionView,
+};
 use model::signal::Code;
 use model::state::{AllocationState, NodeState};
 use model::task::TaskType;
@@ -36,17 +38,37 @@ pub(super) async fn work_of(fleet: &Fleet, row: &AllocationRow) -> Answer<Vec<Ta
 /// With its phases, for whoever looks at one.
 pub(super) async fn whole(fleet: &Fleet, row: AllocationRow) -> Answer<AllocationView> {
     let tasks = work_of(fleet, &row).await?;
-    // A switch that has landed is a change that the row gets to know of later, as its next version.
-    let revision = row.version + i64::from(row.switched) + tasks.iter().map(|task| task.version).sum::<i64>();
+    let asked = asked(fleet, &row).await?;
+    // Its end is a change that the row gets to know of later, as its next version.
+    let ended = asked.as_ref().is_some_and(|asked| asked.state.is_end());
+    let revision = row.version + i64::from(ended) + tasks.iter().map(|task| task.version).sum::<i64>();
     let wiped = match row.state()? {
         AllocationState::Released => store::wiped(fleet.app.db.bookkeeping(), row.id()).await?,
         _ => Vec::new(),
     };
     let mut view = brief(fleet.app.clock.now(), row)?;
     view.revision = revision;
+    view.asked = asked;
     view.phases = phases_of(tasks.last())?;
     view.wiped = wiped.into_iter().map(|row| row.view()).collect();
     Ok(view)
+}
+
+/// What somebody wanted of it last, if it is there and that is not written down as done.
+async fn asked(fleet: &Fleet, row: &AllocationRow) -> Answer<Option<AskedView>> {
+    let Some(id) = row.power_task.filter(|_| row.state == AllocationState::Active.as_str()) else {
+        return Ok(None);
+    };
+    let Some(task) = tasks::get(fleet.app.db.bookkeeping(), id.into()).await? else {
+        return Ok(None);
+    };
+    Ok(Some(AskedView {
+        task_id: task.id(),
+        state: task.state()?,
+        since: task.ended_at.unwrap_or(task.created_at).into(),
+        code: code(task.code.as_deref()),
+        detail: task.detail,
+    }))
 }
 
 fn phases_of(task: Option<&TaskRow>) -> Answer<Vec<PhaseView>> {
@@ -91,6 +113,7 @@ pub(super) fn brief(now: Timestamp, row: AllocationRow) -> Answer<AllocationView
         forced: row.forced,
         code: code(row.code.as_deref()),
         power: power(&row, state),
+        asked: None,
         private_ip: row.private_ip.as_deref().and_then(|ip| ip.parse().ok()),
         slot_ids: row.slot_ids.iter().map(|id| (*id).into()).collect(),
         simulated: row.simulated,

@@ -83,6 +83,7 @@ async fn a_change_dropped_or_failed_leaves_nothing_and_wakes_nobody() {
     let test = TestDb::new().await;
     let db = test.db();
     let mut tasks = db.wake().subscribe(Topic::Tasks);
+    db.wake().on_call(|node| panic!("{node} was called without a commit"));
     let actor = Actor::system("test");
     let mut change = db
         .change(&actor, "user.create", Target::new("user", "ada"))
@@ -91,6 +92,7 @@ async fn a_change_dropped_or_failed_leaves_nothing_and_wakes_nobody() {
     sqlx::query(INSERT).execute(change.conn()).await.expect("inserts");
     change
         .event("test.y", Target::new("user", "ada"), json!({}))
+        .call(NodeId::new())
         .wake(Topic::Tasks);
     drop(change);
 
@@ -98,7 +100,7 @@ async fn a_change_dropped_or_failed_leaves_nothing_and_wakes_nobody() {
         .change(&actor, "user.create", Target::new("user", "ada"))
         .await
         .expect("opens");
-    change.wake(Topic::Tasks);
+    change.call(NodeId::new()).wake(Topic::Tasks);
     sqlx::query("select 1 / 0")
         .execute(change.conn())
         .await

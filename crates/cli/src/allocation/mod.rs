@@ -112,30 +112,18 @@ pub(crate) enum Verb {
         ttl: Option<Duration>,
     },
     /// Make the account on a machine once more: lost user, lost keys
-    Repair {
-        /// An id or a name
-        allocation: String,
-    },
+    Repair(Asking),
     /// Switch its VM off and on
-    Reboot {
-        /// An id or a name
-        allocation: String,
-    },
+    Reboot(Asking),
     /// Switch its VM off; it keeps its slots and stays charged
-    Stop {
-        /// An id or a name
-        allocation: String,
-    },
+    Stop(Asking),
     /// Switch its VM on
-    Start {
-        /// An id or a name
-        allocation: String,
-    },
+    Start(Asking),
 }
 
 #[derive(clap::Args)]
 pub(crate) struct Wait {
-    /// Look until it is active or has ended; with --json one object per line, the last one is how it ended
+    /// Look until it is done, or cannot be; with --json one object per line, the last one is how it ended
     #[arg(long)]
     wait: bool,
     /// How long to look: 90s, 5m
@@ -163,6 +151,15 @@ pub(crate) struct Create {
     /// Released by itself after this long: 4h, 7d
     #[arg(long, value_parser = duration::parse)]
     ttl: Option<Duration>,
+    #[command(flatten)]
+    wait: Wait,
+}
+
+/// Of one that is there and stays.
+#[derive(clap::Args)]
+pub(crate) struct Asking {
+    /// An id or a name
+    allocation: String,
     #[command(flatten)]
     wait: Wait,
 }
@@ -258,10 +255,10 @@ pub(crate) async fn run(verb: Verb, session: &mut Session) -> Result<(), Failure
             let now = session.out.now();
             act(session, &allocation, "extend", &body, |seen| told::extended(seen, now)).await
         }
-        Verb::Repair { allocation } => act(session, &allocation, "repair", &json!({}), told::repaired).await,
-        Verb::Reboot { allocation } => act(session, &allocation, "reboot", &json!({}), told::rebooting).await,
-        Verb::Stop { allocation } => act(session, &allocation, "stop", &json!({}), told::stopping).await,
-        Verb::Start { allocation } => act(session, &allocation, "start", &json!({}), told::starting).await,
+        Verb::Repair(asking) => ask(session, &asking, "repair", told::repaired).await,
+        Verb::Reboot(asking) => ask(session, &asking, "reboot", told::rebooting).await,
+        Verb::Stop(asking) => ask(session, &asking, "stop", told::stopping).await,
+        Verb::Start(asking) => ask(session, &asking, "start", told::starting).await,
     }
 }
 
@@ -362,6 +359,22 @@ async fn end(session: &mut Session, ending: Ending, verb: &str, body: Value) -> 
         watch::until_over(session, &client, document, ending.wait.timeout).await
     } else {
         session.out.told(&VIEW, &document, &told::ending(&document))
+    }
+}
+
+/// Something that its node does while the allocation stays as it is.
+async fn ask(
+    session: &mut Session,
+    asking: &Asking,
+    verb: &str,
+    told: impl FnOnce(&Value) -> Done,
+) -> Result<(), Failure> {
+    let (client, path) = found(session, &asking.allocation).await?;
+    let document = client.post(&format!("{path}/{verb}"), &json!({})).await?;
+    if asking.wait.wait {
+        watch::until_done(session, &client, document, asking.wait.timeout).await
+    } else {
+        session.out.told(&VIEW, &document, &told(&document))
     }
 }
 

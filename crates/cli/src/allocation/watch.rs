@@ -5,15 +5,15 @@ use std::pin::pin;
 use std::time::Duration;
 
 use model::signal::Code;
-use model::state::AllocationState;
+use model::state::{AllocationState, TaskState};
 use model::time::Timestamp;
 use serde_json::Value;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::client::Client;
 use crate::failure::{Exit, Failure};
-use crate::ids::Noun;
-use crate::output::column::{SIMULATED, is_simulated, time_at};
+use crate::ids::{Noun, named};
+use crate::output::column::{SIMULATED, find, is_simulated, time_at};
 use crate::output::{Format, Out, money, text};
 use crate::session::Session;
 use crate::thread;
@@ -28,7 +28,10 @@ pub(super) async fn until_active(
     first: Value,
     timeout: Duration,
 ) -> Result<(), Failure> {
-    let last = until(session, client, first, timeout, is_ready).await?;
+    let last = until(session, client, first, timeout, |seen| {
+        state(seen).is_some_and(is_ready)
+    })
+    .await?;
     match state(&last.seen) {
         Some(AllocationState::Active) => active(&mut session.out, &last.seen),
         _ => Err(ended(&last.seen)),
@@ -42,7 +45,10 @@ pub(super) async fn follow(
     first: Value,
     timeout: Duration,
 ) -> Result<(), Failure> {
-    let last = until(session, client, first, timeout, is_ready).await?;
+    let last = until(session, client, first, timeout, |seen| {
+        state(seen).is_some_and(is_ready)
+    })
+    .await?;
     match state(&last.seen) {
         Some(AllocationState::Active) => active(&mut session.out, &last.seen),
         Some(AllocationState::Released) => over(&mut session.out, &last),
@@ -61,11 +67,67 @@ pub(super) async fn until_over(
     first: Value,
     timeout: Duration,
 ) -> Result<(), Failure> {
-    let last = until(session, client, first, timeout, AllocationState::is_end).await?;
+    let is_end = |seen: &Value| state(seen).is_some_and(AllocationState::is_end);
+    let last = until(session, client, first, timeout, is_end).await?;
     match state(&last.seen) {
         Some(AllocationState::Released | AllocationState::Cancelled) => over(&mut session.out, &last),
         _ => Err(ended(&last.seen)),
     }
+}
+
+/// Until its node has done what was asked, or has not. One that is given back meanwhile does nothing any more.
+pub(super) async fn until_done(
+    session: &mut Session,
+    client: &Client,
+    first: Value,
+    timeout: Duration,
+) -> Result<(), Failure> {
+    let last = until(session, client, first, timeout, |seen| !is_asked(seen))
+        .await?
+        .seen;
+    let asked = last.get("asked").unwrap_or(&Value::Null);
+    if state(&last) != Some(AllocationState::Active) {
+        return Err(ended(&last));
+    }
+    match text_at(asked, "state").parse() {
+        // It is written down as done a moment after it is.
+        Err(_) | Ok(TaskState::Succeeded) => done(&mut session.out, &last),
+        Ok(_) => Err(not_done(&last, asked)),
+    }
+}
+
+fn is_asked(seen: &Value) -> bool {
+    let asked = find(seen, "asked.state");
+    let under_way = asked.as_str().and_then(|word| word.parse::<TaskState>().ok());
+    state(seen) == Some(AllocationState::Active) && under_way.is_some_and(|state| !state.is_end())
+}
+
+fn done(out: &mut Out, seen: &Value) -> Result<(), Failure> {
+    let power = text::plain(text_at(seen, "power"));
+    match out.format {
+        Format::Json => Ok(()),
+        Format::Name => out.line(&text::plain(text_at(seen, "id"))),
+        Format::Tsv => out.line(&format!("power\t{power}")),
+        Format::Table if power.is_empty() => out.line(&format!("{} is done", named(seen))),
+        Format::Table => out.line(&format!("{} is {power}", named(seen))),
+    }
+}
+
+fn not_done(seen: &Value, asked: &Value) -> Failure {
+    let (word, detail) = (text_at(asked, "state"), text_at(asked, "detail"));
+    let why = if detail.is_empty() {
+        text_at(asked, "code")
+    } else {
+        detail
+    };
+    let message = format!("what was asked of {} {word}: {why}", short(seen));
+    let hint = format!("gpuaas allocation show {}", text_at(seen, "id"));
+    let mut failure = Failure::new(Exit::Error, Code::StateConflict, message).hint(hint);
+    let code = text_at(asked, "code");
+    if !code.is_empty() {
+        code.clone_into(&mut failure.code);
+    }
+    failure
 }
 
 /// What was told last of each sort: nothing is told again until it changes.
@@ -87,7 +149,7 @@ async fn until(
     client: &Client,
     mut seen: Value,
     timeout: Duration,
-    enough: impl Fn(AllocationState) -> bool,
+    enough: impl Fn(&Value) -> bool,
 ) -> Result<Last, Failure> {
     let interrupt = session.out.env.interrupt.clone();
     let mut interrupted = pin!(interrupt.heard());
@@ -95,7 +157,7 @@ async fn until(
     heading(&mut session.out, &seen)?;
     let mut said = Said::default();
     let mut going_since = going(&seen);
-    while !state(&seen).is_some_and(&enough) {
+    while !enough(&seen) {
         let left_s = deadline.saturating_duration_since(Instant::now()).as_secs() + 1;
         let path = format!("{}/{}", Noun::Allocation.path(), text_at(&seen, "id"));
         let looking = async {
@@ -274,19 +336,24 @@ fn detached(session: &mut Session, seen: &Value) -> Result<Failure, Failure> {
     if session.out.format == Format::Json {
         return Ok(stopped(Exit::Interrupted, seen, format!("detached; {id} goes on")));
     }
-    session.out.note(&format!(
-        "detached; {} goes on\n  look again: gpuaas allocation watch {id}\n  take back:  gpuaas allocation release {id}",
-        short(seen)
-    ))?;
+    let goes_on = format!("detached; {} goes on", short(seen));
+    session.out.note(&match is_asked(seen) {
+        true => format!("{goes_on}\n  look again: gpuaas allocation show {id}"),
+        false => format!(
+            "{goes_on}\n  look again: gpuaas allocation watch {id}\n  take back:  gpuaas allocation release {id}"
+        ),
+    })?;
     Ok(Failure::silent(Exit::Interrupted))
 }
 
 fn stopped(exit: Exit, seen: &Value, message: String) -> Failure {
     let id = text_at(seen, "id");
+    let hint = match is_asked(seen) {
+        true => format!("gpuaas allocation show {id}"),
+        false => format!("gpuaas allocation watch {id}, or gpuaas allocation release {id}"),
+    };
     Failure::new(exit, Code::WaitStopped, message)
-        .hint(format!(
-            "gpuaas allocation watch {id}, or gpuaas allocation release {id}"
-        ))
+        .hint(hint)
         .detail("allocation_id", id)
 }
 

@@ -141,3 +141,44 @@ async fn what_was_given_back_says_that_it_was_wiped_and_where_the_proof_is() {
         assert!(said.out.contains(wanted), "{wanted} in {}", said.out);
     }
 }
+
+fn asked(state: &str, power: &str, revision: i64) -> Value {
+    let mut seen = allocation("active", revision);
+    seen["power"] = json!(power);
+    seen["asked"] = json!({
+        "task_id": "task_0000000000000000000000000g", "state": state, "since": "2026-01-01T00:02:00.000Z",
+        "code": (state == "failed").then_some("guest_unreachable"),
+        "detail": (state == "failed").then_some("it does not answer"),
+    });
+    seen
+}
+
+#[tokio::test]
+async fn a_switch_is_waited_for_until_its_node_has_signed_it() {
+    let settled = |power: &str| {
+        let mut seen = asked("succeeded", power, 5);
+        seen["asked"] = Value::Null;
+        seen
+    };
+    let words = ["allocation", "stop", ID, "--wait"];
+    for last in [asked("succeeded", "off", 4), settled("off")] {
+        let answers = vec![asked("queued", "running", 2), asked("started", "running", 3), last];
+        let said = types(&shows(answers).await, &words).await;
+        let told = said.out.lines().last().unwrap_or_default();
+        assert_eq!((said.exit, told), (0, "alloc_00000g (n3) is off"), "{}", said.err);
+    }
+    let answers = vec![asked("queued", "running", 2), asked("failed", "running", 3)];
+    let said = types(&shows(answers).await, &words).await;
+    assert_eq!(said.exit, 1, "{}", said.out);
+    let told = "error[guest_unreachable]: what was asked of alloc_00000g failed: it does not answer";
+    assert!(said.err.starts_with(told), "{}", said.err);
+    // Somebody has given it back meanwhile: nobody will switch it.
+    let answers = vec![asked("queued", "running", 2), allocation("releasing", 3)];
+    let said = types(&shows(answers).await, &words).await;
+    assert_eq!(said.exit, 1, "{}", said.out);
+    // Whoever has waited long enough is not told to give it back.
+    let server = shows(vec![asked("started", "running", 2)]).await;
+    let said = types(&server, &["allocation", "reboot", ID, "--wait", "--timeout", "1s"]).await;
+    assert_eq!(said.exit, 6, "{}", said.err);
+    assert!(!said.err.contains("release"), "{}", said.err);
+}

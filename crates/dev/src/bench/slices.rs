@@ -31,7 +31,7 @@ pub(super) struct Slices<'a> {
     stand: &'a Stand,
     lot: Arc<Lot>,
     pub(super) conn: PgConnection,
-    tasks: Subscriber,
+    told: Subscriber,
     progress: Subscriber,
     made: usize,
 }
@@ -46,7 +46,7 @@ impl<'a> Slices<'a> {
             stand,
             lot,
             conn,
-            tasks: wake.subscribe(Topic::Outbox),
+            told: wake.subscribe(Topic::Outbox),
             progress: wake.subscribe(Topic::Progress),
             made: 0,
         })
@@ -93,7 +93,7 @@ impl<'a> Slices<'a> {
         })
     }
 
-    /// Until the task is committed, as whoever hands it out hears of it.
+    /// Until the task is committed, as whoever tells others of it hears of it.
     async fn enqueued(&mut self, id: AllocationId, began: Instant) -> anyhow::Result<Duration> {
         let op = derive_op(id, TaskType::VmProvision.as_str(), 1).uuid();
         loop {
@@ -105,7 +105,7 @@ impl<'a> Slices<'a> {
                 return Ok(began.elapsed());
             }
             anyhow::ensure!(began.elapsed() < WITHIN, "no task for {id}");
-            self.tasks.look_again(WITHIN).await;
+            self.told.look_again(WITHIN).await;
         }
     }
 

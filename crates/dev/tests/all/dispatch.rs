@@ -13,7 +13,7 @@ use dev::town::Town;
 use fleet::task::{Ask, Cover, enqueue};
 use model::api::TaskView;
 use model::id::{NodeId, SessionId, TaskId};
-use model::node_api::ResultAnswer;
+use model::node_api::{HeartbeatAnswer, ResultAnswer};
 use model::outcome::Outcome;
 use model::signal::Code;
 use model::state::TaskState;
@@ -161,6 +161,25 @@ async fn a_cancelled_task_is_never_handed_out_and_a_running_one_is_asked_to_stop
         refused.downcast::<Refused>().expect("a refusal").code(),
         Some(Code::StateConflict)
     );
+    town.end().await;
+}
+
+/// It may not wait for tasks, so its heartbeats are all that it hears.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_in_quarantine_hears_what_to_stop_when_it_names_it() {
+    let town = Town::tuned(EXE, quiet_and_long).await;
+    let node = Puppet::ready(&town, "shut-off").await;
+    let running = Tenant::new("ada", 20_001).moves_in(&town, node.id()).await;
+    let task = node.claim().await;
+    let started = Some(town.db.clock().now());
+    node.beats(&task, started).await;
+    let path = format!("/v1/nodes/{}/quarantine", node.id());
+    let reason = serde_json::json!({ "reason": "to be looked at" });
+    let _: model::api::NodeView = town.api().post(&path, &reason).await.expect("quarantined");
+    cancel(&town, running).await.expect("noted");
+    assert_eq!(code(&node.waits().await), Some(Code::NodeQuarantined));
+    let heard: HeartbeatAnswer = node.beats(&task, started).await.json().expect("an answer");
+    assert_eq!(heard.cancel, [running]);
     town.end().await;
 }
 

@@ -92,10 +92,12 @@ async fn hold(fleet: &Fleet, held: &Held) -> Answer<Response> {
         if !session::known(fleet, me, session) {
             Box::pin(opened_again(fleet, held)).await?;
         }
-        if wait.take_work()
-            && let Some(answer) = Box::pin(work_for(fleet, me, session)).await?
-        {
-            return Ok(answer);
+        if let Some(taken) = wait.take_work() {
+            let answer = Box::pin(work_for(fleet, me, session)).await?;
+            taken.claimed();
+            if let Some(answer) = answer {
+                return Ok(answer);
+            }
         }
         tokio::select! {
             biased;

@@ -45,6 +45,7 @@ pub async fn cancel(change: &mut Change, row: &TaskRow) -> Answer<()> {
                 .execute(change.conn())
                 .await?;
             change.event("task.cancel_requested", row.id(), serde_json::json!({}));
+            change.call(row.node_id.into());
         }
         end @ (TaskState::Succeeded | TaskState::Failed | TaskState::Expired | TaskState::Cancelled) => {
             return Err(ApiError::new(Code::StateConflict)
@@ -52,6 +53,6 @@ pub async fn cancel(change: &mut Change, row: &TaskRow) -> Answer<()> {
                 .hint(format!("gpuaas task show {}", row.id().short())));
         }
     }
-    change.call(row.node_id.into()).wake(Topic::Progress);
+    change.wake(Topic::Progress);
     Ok(())
 }

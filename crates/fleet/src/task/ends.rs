@@ -81,7 +81,7 @@ pub async fn lose(change: &mut Change, node: NodeId, keep_epoch: Option<u64>) ->
     }
     let ids: Vec<Uuid> = lost.iter().map(|task| task.id).collect();
     slot::lost(change, node, &ids).await?;
-    change.call(node).wake(Topic::Progress);
+    change.wake(Topic::Progress);
     Ok(())
 }
 

@@ -82,7 +82,6 @@ async fn queued_of(fleet: &Fleet, node: NodeId, revoked: &[String]) -> Answer<us
         change.rollback().await?;
         return Ok(0);
     }
-    change.call(node);
     change.commit().await?;
     Ok(rows.len())
 }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::{PhaseView, SkuKind};
 use crate::id::{AllocationId, OpId, ProjectId, SkuId, SlotId, TaskId, UserId};
 use crate::signal::Code;
-use crate::state::AllocationState;
+use crate::state::{AllocationState, TaskState};
 use crate::task::vm_power::Power;
 use crate::time::Timestamp;
 use crate::value::{FileName, SshKey};
@@ -103,6 +103,9 @@ pub struct AllocationView {
     pub detail: Option<String>,
     /// As its node last signed it; only while it is active.
     pub power: Option<Power>,
+    /// What was asked of it while it was there, until that is written down as done; only where one is shown.
+    #[serde(default)]
+    pub asked: Option<AskedView>,
     pub private_ip: Option<Ipv4Addr>,
     pub default_username: Option<String>,
     pub slot_ids: Vec<SlotId>,
@@ -122,6 +125,17 @@ pub struct AllocationView {
     pub version: i64,
     /// Grows with every change and every phase; `GET …?changed_since=N&wait_s=S` answers when it has passed N.
     pub revision: i64,
+}
+
+/// A switch of its VM, or the repair of its account.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct AskedView {
+    pub task_id: TaskId,
+    pub state: TaskState,
+    pub since: Timestamp,
+    /// Why it has failed.
+    pub code: Option<Code>,
+    pub detail: Option<String>,
 }
 
 /// The wipe after which somebody else may have the slot.

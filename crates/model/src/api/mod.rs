@@ -17,7 +17,7 @@ pub use access::{
     ProjectTokenCreate, Scope, SignInView, TokenCreate, TokenCreated, TokenView, UserRole, UserView, Via, WhoAmI,
 };
 pub use allocation::{
-    AllocationCreate, AllocationExtend, AllocationPhases, AllocationRelease, AllocationView, ConditionCode,
+    AllocationCreate, AllocationExtend, AllocationPhases, AllocationRelease, AllocationView, AskedView, ConditionCode,
     ConditionView, TransitionView, WipedView,
 };
 pub use audit::{AuditBreak, AuditRow, AuditVerdict};

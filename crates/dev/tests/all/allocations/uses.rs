@@ -4,6 +4,7 @@
 use dev::api::Refused;
 use model::api::{ConditionCode, Page, QuotaView, SlotProofView};
 use model::signal::Code;
+use model::state::TaskState;
 use model::task::vm_power::Power;
 use serde_json::Value;
 
@@ -38,7 +39,13 @@ async fn a_slice_is_switched_off_and_on_and_is_shown_as_its_node_signs_it() {
     market.until(made.id, AllocationState::Active).await;
     let asked = market.verb(made.id, "stop").await;
     assert_eq!(asked.power, Some(Power::Running), "asked for is not done");
+    let wish = asked.asked.as_ref().expect("what was asked");
+    assert!(!wish.state.is_end() && wish.code.is_none(), "{wish:?}");
     until_switched(&market, made.id).await;
+    let done = market.shows(made.id).await;
+    let state = done.asked.map(|asked| asked.state);
+    assert!(state.is_none_or(|state| state == TaskState::Succeeded), "{state:?}");
+    assert!(done.revision > asked.revision, "whoever waits for a change hears of it");
     assert_eq!(market.shows(made.id).await.power, Some(Power::Off), "signed is done");
     assert_eq!(market.free().await, 7, "a slice that is off keeps its slot");
     market.verb(made.id, "start").await;
