@@ -126,7 +126,10 @@ impl Wait {
         let mut board = lock(&self.board);
         // What a look that is under way finds may be what is claimed now; then one claim finds nothing.
         board.called.remove(&self.node);
-        board.work.remove(&self.node).then_some(Taken(Some(self)))
+        let known = board.work.remove(&self.node);
+        drop(board);
+        // Made only if there is something to give back.
+        known.then(|| Taken(Some(self)))
     }
 }
 
