@@ -37,7 +37,7 @@ pub(super) async fn ask(
     };
     let task = enqueue(fleet, change, &ask).await?;
     // A switch that has landed is written down before another takes its place.
-    let power = row.power_wanted.as_deref().filter(|_| row.switched);
+    let power = row.power_wanted.as_deref().filter(|_| row.is_switched());
     sqlx::query(
         "update allocation set generation = $2, power_task = $3, power = coalesce($4, power), version = version + 1
          where id = $1",

@@ -7,9 +7,11 @@ use model::digest::Sha256;
 use model::id::{AllocationId, NodeId, OpId, ProjectId, UserId, derive_op};
 use model::intent::Wish;
 use model::signal::Code;
-use model::state::AllocationState;
+use model::state::{AllocationState, TaskState};
 use model::task::TaskType;
 use model::time::Timestamp;
+use serde::Deserialize;
+use sqlx::types::Json;
 use sqlx::{PgExecutor, PgPool};
 use time::OffsetDateTime;
 use uuid::Uuid;
@@ -56,8 +58,8 @@ pub struct AllocationRow {
     pub power: Option<String>,
     pub power_wanted: Option<String>,
     pub power_task: Option<Uuid>,
-    /// What was wanted last was signed as done, and is not written down as its power yet.
-    pub switched: bool,
+    /// What became of that so far, seen in the same moment as the rest.
+    pub asked: Option<Json<Asked>>,
     pub private_ip: Option<String>,
     pub default_username: Option<String>,
     pub created_at: OffsetDateTime,
@@ -66,7 +68,22 @@ pub struct AllocationRow {
     pub slot_ids: Vec<Uuid>,
 }
 
+/// The task of a wish that came later.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Asked {
+    pub state: String,
+    pub since_ms: i64,
+    pub code: Option<String>,
+    pub detail: Option<String>,
+}
+
 impl AllocationRow {
+    /// What was wanted last was signed as done, and is not written down as its power yet.
+    pub fn is_switched(&self) -> bool {
+        let succeeded = TaskState::Succeeded.as_str();
+        self.asked.as_ref().is_some_and(|Json(asked)| asked.state == succeeded)
+    }
+
     pub fn id(&self) -> AllocationId {
         self.id.into()
     }
@@ -132,7 +149,9 @@ macro_rules! select_allocation {
                     a.intent_sha256, a.generation, a.state, a.state_since, a.state_reason, a.correlation_id, a.deadline_at,
                     a.ends_at, a.waiting_since, a.waiting_code, a.stuck_since, a.stuck_code, a.stuck_at, a.cancel_asked_at,
                     a.forced, a.code, a.detail, a.power, a.power_wanted, a.power_task,
-                    coalesce((select t.state = 'succeeded' from task t where t.id = a.power_task), false) as switched,
+                    (select jsonb_build_object('state', t.state, 'code', t.code, 'detail', t.detail, 'since_ms',
+                            floor(extract(epoch from coalesce(t.ended_at, t.created_at)) * 1000)::bigint)
+                     from task t where t.id = a.power_task) as asked,
                     a.private_ip, a.default_username, a.created_at,
                     a.ended_at, a.version,
                     array(select x.slot_id from allocation_slot x where x.allocation_id = a.id order by x.slot_id) as slot_ids

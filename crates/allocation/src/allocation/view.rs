@@ -7,10 +7,11 @@ use model::api::{
     AllocationPhases, AllocationView, AskedView, ConditionCode, ConditionView, PhaseView, SkuKind, TransitionView,
 };
 use model::signal::Code;
-use model::state::{AllocationState, NodeState};
+use model::state::{AllocationState, NodeState, TaskState};
 use model::task::TaskType;
 use model::task::vm_power::Power;
 use model::time::Timestamp;
+use sqlx::types::Json;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
@@ -38,36 +39,32 @@ pub(super) async fn work_of(fleet: &Fleet, row: &AllocationRow) -> Answer<Vec<Ta
 /// With its phases, for whoever looks at one.
 pub(super) async fn whole(fleet: &Fleet, row: AllocationRow) -> Answer<AllocationView> {
     let tasks = work_of(fleet, &row).await?;
-    let asked = asked(fleet, &row).await?;
-    // Its end is a change that the row gets to know of later, as its next version.
-    let ended = asked.as_ref().is_some_and(|asked| asked.state.is_end());
-    let revision = row.version + i64::from(ended) + tasks.iter().map(|task| task.version).sum::<i64>();
+    // The end of what was asked is a change that the row gets to know of later, as its next version.
+    let answered = row.asked.as_ref().and_then(|Json(asked)| asked.state.parse().ok());
+    let answered = i64::from(answered.is_some_and(TaskState::is_end));
+    let revision = row.version + answered + tasks.iter().map(|task| task.version).sum::<i64>();
     let wiped = match row.state()? {
         AllocationState::Released => store::wiped(fleet.app.db.bookkeeping(), row.id()).await?,
         _ => Vec::new(),
     };
     let mut view = brief(fleet.app.clock.now(), row)?;
     view.revision = revision;
-    view.asked = asked;
     view.phases = phases_of(tasks.last())?;
     view.wiped = wiped.into_iter().map(|row| row.view()).collect();
     Ok(view)
 }
 
 /// What somebody wanted of it last, if it is there and that is not written down as done.
-async fn asked(fleet: &Fleet, row: &AllocationRow) -> Answer<Option<AskedView>> {
-    let Some(id) = row.power_task.filter(|_| row.state == AllocationState::Active.as_str()) else {
-        return Ok(None);
-    };
-    let Some(task) = tasks::get(fleet.app.db.bookkeeping(), id.into()).await? else {
+fn asked(row: &AllocationRow, state: AllocationState) -> Answer<Option<AskedView>> {
+    let (Some(task), Some(Json(asked)), AllocationState::Active) = (row.power_task, &row.asked, state) else {
         return Ok(None);
     };
     Ok(Some(AskedView {
-        task_id: task.id(),
-        state: task.state()?,
-        since: task.ended_at.unwrap_or(task.created_at).into(),
-        code: code(task.code.as_deref()),
-        detail: task.detail,
+        task_id: task.into(),
+        state: asked.state.parse().map_err(ApiError::internal)?,
+        since: Timestamp::from_millis(asked.since_ms),
+        code: code(asked.code.as_deref()),
+        detail: asked.detail.clone(),
     }))
 }
 
@@ -113,7 +110,7 @@ pub(super) fn brief(now: Timestamp, row: AllocationRow) -> Answer<AllocationView
         forced: row.forced,
         code: code(row.code.as_deref()),
         power: power(&row, state),
-        asked: None,
+        asked: asked(&row, state)?,
         private_ip: row.private_ip.as_deref().and_then(|ip| ip.parse().ok()),
         slot_ids: row.slot_ids.iter().map(|id| (*id).into()).collect(),
         simulated: row.simulated,
@@ -140,7 +137,7 @@ pub(super) fn brief(now: Timestamp, row: AllocationRow) -> Answer<AllocationView
 /// taken away has none.
 fn power(row: &AllocationRow, state: AllocationState) -> Option<Power> {
     let word = match state {
-        AllocationState::Active if row.switched => row.power_wanted.as_deref(),
+        AllocationState::Active if row.is_switched() => row.power_wanted.as_deref(),
         AllocationState::Active => row.power.as_deref(),
         AllocationState::Requested
         | AllocationState::Provisioning

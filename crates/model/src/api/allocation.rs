@@ -103,7 +103,7 @@ pub struct AllocationView {
     pub detail: Option<String>,
     /// As its node last signed it; only while it is active.
     pub power: Option<Power>,
-    /// What was asked of it while it was there, until that is written down as done; only where one is shown.
+    /// What was asked of it while it was there, until that is written down as done.
     #[serde(default)]
     pub asked: Option<AskedView>,
     pub private_ip: Option<Ipv4Addr>,
