@@ -103,7 +103,7 @@ impl Dispatch {
         }
     }
 
-    /// Everybody looks again: there is a new manifest.
+    /// Everybody looks again: there is a new manifest, or this process stops.
     pub fn ring_all(&self) {
         for held in lock(&self.board).held.values() {
             held.bell.notify_waiters();

@@ -31,6 +31,7 @@ pub fn spawn(fleet: &Fleet, loops: &mut JoinSet<()>) {
     let dispatch = fleet.dispatch.clone();
     fleet.app.wake.on_call(move |node| dispatch.ring(node));
     loops.spawn(dispatch_loop(fleet.clone()));
+    loops.spawn(goodbye(fleet.clone()));
     loops.spawn(presence_loop(fleet.clone()));
     loops.spawn(trust_loop(fleet.clone()));
     loops.spawn(task_loop(fleet.clone()));
@@ -73,6 +74,12 @@ async fn dispatch_loop(fleet: Fleet) {
         // Whoever comes to an idle queue is served at once; a busy one is looked at for many together.
         tokio::time::sleep(LOOK_PAUSE).await;
     }
+}
+
+/// Whoever waits hears that this process stops; each looks after itself from there.
+async fn goodbye(fleet: Fleet) {
+    fleet.stop.cancelled().await;
+    fleet.dispatch.ring_all();
 }
 
 async fn presence_loop(fleet: Fleet) {

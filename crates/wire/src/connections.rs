@@ -75,8 +75,8 @@ impl Connections {
 
 impl Place {
     /// Completes once this connection has to end, also if that was said before.
-    pub(crate) async fn cut(&self) {
-        self.open.cut.notified().await;
+    pub(crate) fn cut(&self) -> impl Future<Output = ()> {
+        self.open.cut.notified()
     }
 }
 

@@ -31,8 +31,9 @@ impl Stop {
         self.0.clone()
     }
 
-    pub async fn stopped(&self) {
-        self.0.cancelled().await;
+    /// No `async fn`: every connection keeps one, and that would wrap it once more.
+    pub fn stopped(&self) -> impl Future<Output = ()> {
+        self.0.cancelled()
     }
 
     /// The future's output, or none if the stop came first.

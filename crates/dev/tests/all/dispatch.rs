@@ -285,6 +285,28 @@ async fn a_held_wait_is_woken_from_either_replica() {
     town.end().await;
 }
 
+/// Nobody who waits keeps a process that stops: each is answered within five seconds of it, long before its hold is over,
+/// and comes back elsewhere.
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_waits_is_answered_when_the_process_stops() {
+    let mut town = Town::tuned(EXE, |config| {
+        quiet(config);
+        config.wait_hold_s = 36;
+    })
+    .await;
+    let node = Puppet::ready(&town, "patient").await;
+    let mut wait = tokio::spawn(async move { node.waits().await });
+    let early = tokio::time::timeout(Duration::from_millis(500), &mut wait).await;
+    assert!(early.is_err(), "there is nothing for it");
+    let began = Instant::now();
+    for n in 0..town.platform.apps.len() {
+        town.platform.stop_replica(n).await;
+    }
+    assert_eq!(wait.await.expect("no panic").status, 204);
+    assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
+    town.end().await;
+}
+
 /// The loops of two replicas make some twenty transactions a second. Fifty nodes that asked even once every two
 /// seconds would make as many again; the counters lag by seconds, so a later look may be the true one.
 #[tokio::test(flavor = "multi_thread")]

@@ -75,7 +75,7 @@ struct Held {
 }
 
 /// What is left of a held request: a bell, a clock, and whom to ask for when either rings. Ten thousand of these are
-/// there at any time, so the rest is made when it is needed.
+/// there at any time, so the rest is made when it is needed, and the bell is rung for everything, our stop included.
 async fn hold(fleet: &Fleet, held: &Held) -> Answer<Response> {
     let Held { me, wait, .. } = held;
     let session = held.session;
@@ -89,6 +89,13 @@ async fn hold(fleet: &Fleet, held: &Held) -> Answer<Response> {
         let rung = wait.rung();
         tokio::pin!(rung);
         rung.as_mut().enable();
+        if fleet.stop.is_cancelled() {
+            // Everybody will come back to another process: not all in the same moment.
+            let left_ms = rand::random_range(0..=(fleet.limits.hold_ms / 4).min(LEAVE_WITHIN_MS));
+            over.as_mut().reset(Instant::now() + Duration::from_millis(left_ms));
+            over.await;
+            return Ok(StatusCode::NO_CONTENT.into_response());
+        }
         if !session::known(fleet, me, session) {
             Box::pin(opened_again(fleet, held)).await?;
         }
@@ -102,13 +109,6 @@ async fn hold(fleet: &Fleet, held: &Held) -> Answer<Response> {
         tokio::select! {
             biased;
             () = &mut over => return Ok(StatusCode::NO_CONTENT.into_response()),
-            () = fleet.stop.cancelled() => {
-                // Everybody will come back to another process: not all in the same moment.
-                let left_ms = rand::random_range(0..=(fleet.limits.hold_ms / 4).min(LEAVE_WITHIN_MS));
-                over.as_mut().reset(Instant::now() + Duration::from_millis(left_ms));
-                over.await;
-                return Ok(StatusCode::NO_CONTENT.into_response());
-            }
             () = &mut rung => {}
         }
         // Revoked while it waited, or a new manifest: the connection is not asked again, so the table is.
