@@ -87,7 +87,12 @@ pub fn node_routes() -> Routes<Fleet> {
             .takes::<ResultRequest>()
             .answers::<ResultAnswer>()
             .body_limit(512 * 1024)
-            .fails(&[Code::StaleFence, Code::ResultConflict, Code::ResultSignatureInvalid]),
+            .fails(&[
+                Code::StaleFence,
+                Code::ResultConflict,
+                Code::ResultSignatureInvalid,
+                Code::RefusalEarly,
+            ]),
         Route::get("/internal/v1/nodes/{id}/trust", NODE, get_trust)
             .summary("The delegation and the newest manifest")
             .answers::<Bundle>(),

@@ -33,7 +33,7 @@ pub enum Outcome {
 pub struct ResultPayload {
     pub aud: InstallationId,
     pub task_id: TaskId,
-    /// Null where the envelope could not be read.
+    /// Null where the envelope could not be read, or nobody known has signed it.
     pub op_id: Option<OpId>,
     pub node_id: NodeId,
     pub node_epoch: u64,
@@ -75,6 +75,11 @@ fn code_if_known<'de, D: serde::Deserializer<'de>>(d: D) -> Result<Option<Code>,
 }
 
 impl ResultPayload {
+    /// A refusal of bytes whose signer the executor could not tell: it names no operation, and is in no journal.
+    pub fn is_hearsay(&self) -> bool {
+        self.outcome == Outcome::Refused && self.op_id.is_none()
+    }
+
     pub fn sign(&self, key: &SigningKey) -> Envelope {
         dsse::sign_json(RESULT_TYPE, self, &[key])
     }

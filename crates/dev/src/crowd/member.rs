@@ -11,7 +11,7 @@ use agent::api::{Api, CallError, Known, Overrides};
 use agent::identity::Identity;
 use agent::pace::{Next, Pauses, next};
 use model::digest::Sha256;
-use model::id::SessionId;
+use model::id::{OpId, SessionId};
 use model::key::SigningKey;
 use model::node_api::{
     Hardware, HeartbeatRequest, HeldTask, NodeProbe, NodeProbeSchema, OfferedTask, PROTOCOL, ProbedHop, ResultRequest,
@@ -173,10 +173,13 @@ impl Player {
         #[derive(Deserialize)]
         struct Glance {
             task_type: String,
+            op_id: OpId,
         }
         let payload = task.envelope.payload_unverified().unwrap_or_default();
-        let is_probe = serde_json::from_slice::<Glance>(&payload)
-            .is_ok_and(|glance| glance.task_type == TaskType::HealthProbe.as_str());
+        let glance = serde_json::from_slice::<Glance>(&payload).ok();
+        let is_probe = glance
+            .as_ref()
+            .is_some_and(|glance| glance.task_type == TaskType::HealthProbe.as_str());
         let identity = self.api.identity();
         let (outcome, code, output) = match is_probe {
             true => (Outcome::Succeeded, None, RawValue::from_string(PROBED.to_owned()).ok()),
@@ -186,7 +189,7 @@ impl Player {
         ResultPayload {
             aud: identity.installation,
             task_id: task.task_id,
-            op_id: None,
+            op_id: glance.map(|glance| glance.op_id),
             node_id: identity.node_id,
             node_epoch: identity.epoch,
             payload_sha256: Sha256::of(&payload),

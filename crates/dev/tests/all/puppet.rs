@@ -11,6 +11,7 @@ use http::{HeaderName, HeaderValue};
 use model::digest::Sha256;
 use model::dsse::Envelope;
 use model::enrol::EnrolmentToken;
+use model::envelope::TaskPayload;
 use model::id::{NodeId, SessionId, TaskId};
 use model::key::SigningKey;
 use model::node_api::{
@@ -252,10 +253,11 @@ impl Puppet {
     /// What an honest executor would sign once it has done this task.
     pub(crate) fn result(&self, task: &OfferedTask, now: Timestamp) -> ResultPayload {
         let bytes = task.envelope.payload_unverified().expect("base64");
+        let signed: TaskPayload = model::dsse::parse_payload(&bytes).expect("a task");
         ResultPayload {
             aud: self.answer.installation,
             task_id: task.task_id,
-            op_id: None,
+            op_id: Some(signed.op_id),
             node_id: self.id(),
             node_epoch: self.answer.epoch,
             payload_sha256: Sha256::of(&bytes),

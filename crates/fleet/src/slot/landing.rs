@@ -198,8 +198,10 @@ async fn prove(
             });
         }
     }
-    // What never began cannot have written; but only this task speaks for its operation if no other was given out.
-    let unbegun = never_began(result.outcome) && task.task_type != TaskType::VmRelease.as_str();
+    // What never began cannot have written; but only this task speaks for its operation if no other was given out, and only
+    // a refusal that the executor has journalled keeps it from beginning later.
+    let journalled = never_began(result.outcome) && !result.is_hearsay();
+    let unbegun = journalled && task.task_type != TaskType::VmRelease.as_str();
     if clears.is_none() && wipes.is_empty() && (untouched || unbegun) && speaks_alone(change, slot, task).await? {
         let proof = json!({ "disk_untouched": untouched, "outcome": result.outcome, "code": result.code });
         let no = insert(

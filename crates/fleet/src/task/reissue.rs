@@ -159,7 +159,7 @@ pub(super) async fn again(fleet: &Fleet, change: &mut Change, row: &TaskRow) -> 
 }
 
 /// The row's payload, if the key that the row names has signed it for this task.
-fn signed_payload(envelope: &dsse::Envelope, row: &TaskRow, manifest: &Manifest) -> Option<TaskPayload> {
+pub(super) fn signed_payload(envelope: &dsse::Envelope, row: &TaskRow, manifest: &Manifest) -> Option<TaskPayload> {
     let find = |keyid: &KeyId| {
         let listed = manifest.key(keyid).filter(|_| keyid.to_string() == row.keyid);
         listed.map(|key| key.public).ok_or(Code::KeyUnknown)

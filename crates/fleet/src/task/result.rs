@@ -6,7 +6,7 @@ use base::http::{Answer, ApiError};
 use base::tx::Actor;
 use base::wake::Topic;
 use model::dsse;
-use model::envelope::TaskPayload;
+use model::envelope::{CLOCK_TOLERANCE_S, TaskPayload};
 use model::id::{NodeId, TaskId};
 use model::key::PublicKey;
 use model::node_api::{ResultAnswer, ResultRequest};
@@ -40,6 +40,7 @@ pub async fn land(
                     | Code::StaleFence
                     | Code::ResultConflict
                     | Code::ResultMalformed
+                    | Code::RefusalEarly
                     | Code::NotFound
             ) =>
         {
@@ -84,6 +85,7 @@ async fn attempt(
             return Err(Code::ResultConflict.into());
         }
     }
+    not_early(fleet, &mut change, &row, &result).await?;
     let to = end_of(&result, &row)?;
     write(&mut change, &row, &result, to, bytes).await?;
     let revoked = result.code == Some(Code::KeyRevoked) && reissue::key_is_revoked(fleet, &mut change, &row).await?;
@@ -144,6 +146,29 @@ async fn answers_these_bytes(change: &mut Change, row: &TaskRow, result: &Result
         }
     }
     Err(Code::ResultConflict.into())
+}
+
+/// An executor that cannot tell who has signed a task keeps no account of its refusal: with its keys up to date, or the same
+/// bytes in their right wrapping, it may take it yet. Where that was said of what we did sign, it counts only when the task
+/// can no longer start; so nobody gets a refusal signed first and the work done afterwards.
+async fn not_early(fleet: &Fleet, change: &mut Change, row: &TaskRow, result: &ResultPayload) -> Answer<()> {
+    if !result.is_hearsay() {
+        return Ok(());
+    }
+    let envelope = store::handed_out(change.conn(), row.id()).await?;
+    let Some(ours) = reissue::signed_payload(&envelope, row, fleet.keyring().manifest()) else {
+        return Ok(());
+    };
+    // Started, as its node has said itself.
+    if row.started_at.is_some() {
+        return Err(Code::ResultConflict.into());
+    }
+    let can_start_until = ours.start_by.plus_s(2 * CLOCK_TOLERANCE_S);
+    if change.at() <= can_start_until {
+        let wait_ms = can_start_until.since_ms(change.at());
+        return Err(ApiError::new(Code::RefusalEarly).message(format!("it may start for another {} s", wait_ms / 1000)));
+    }
+    Ok(())
 }
 
 fn end_of(result: &ResultPayload, row: &TaskRow) -> Answer<TaskState> {

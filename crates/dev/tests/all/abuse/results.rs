@@ -1,5 +1,6 @@
 //! Results that were never earned. Each is built honest, spoilt in one place, and leaves the task as it was.
 
+use base::Clock;
 use base::testing::eventually;
 use dev::town::Town;
 use model::api::NodeView;
@@ -13,6 +14,7 @@ use model::state::{NodeState, TaskState};
 use super::{audited, refused, snapshot};
 use crate::EXE;
 use crate::puppet::Puppet;
+use crate::tenant::Tenant;
 
 const TABLES: [&str; 2] = ["task", "node"];
 
@@ -198,4 +200,48 @@ async fn the_honest_one_lands_once(town: &Town, node: &Puppet, task: &OfferedTas
         .await;
     audited(town, &refused(&other, Code::ResultConflict)).await;
     assert_eq!(snapshot(town, &TABLES).await, before, "the first word stands");
+}
+
+/// A rogue agent spoils the wrapping of what we have signed, has its executor refuse that, and hands over the real task
+/// afterwards. The refusal is signed and about these very bytes; it counts for nothing while the task may still start,
+/// and not against what has started.
+#[tokio::test(flavor = "multi_thread")]
+async fn abuse_42_refusal_before_the_work() {
+    let clock = Clock::fixed(Clock::real().now());
+    let town = Town::at(EXE, clock, |config| {
+        config.probe_every_s = 1_000_000;
+        config.heartbeat_stale_s = 1_000_000;
+    })
+    .await;
+    let node = Puppet::ready(&town, "two-faced").await;
+    let hearsay = |task: &OfferedTask, code: Code| {
+        let mut refusal = node.result(task, town.db.clock().now());
+        (refusal.op_id, refusal.started_at, refusal.output) = (None, None, None);
+        (refusal.outcome, refusal.code) = (Outcome::Refused, Some(code));
+        refusal.sign(&node.keys.result)
+    };
+    for (uid, code) in [(20_001, Code::SignatureInvalid), (20_002, Code::KeyUnknown)] {
+        let asked = Tenant::new(&format!("t{uid}"), uid).moves_in(&town, node.id()).await;
+        let task = node.claim().await;
+        let early = node.land(asked, task.fence, hearsay(&task, code)).await;
+        assert_eq!(early.status, 425, "the agent of an honest node asks again");
+        audited(&town, &refused(&early, Code::RefusalEarly)).await;
+        assert_eq!(town.until_task(asked, |_| true).await.state, TaskState::Dispatched);
+        node.beats(&task, Some(town.db.clock().now())).await;
+        town.until_task(asked, |state| state == TaskState::Started).await;
+        let late = node.land(asked, task.fence, hearsay(&task, code)).await;
+        refused(&late, Code::ResultConflict);
+        let landed = node.succeeds(&town, &task).await;
+        assert!(!landed.json::<ResultAnswer>().expect("it lands").duplicate);
+    }
+    // Nobody waits for ever: once it cannot start any more, the refusal is believed.
+    let asked = Tenant::new("late", 20_003).moves_in(&town, node.id()).await;
+    let task = node.claim().await;
+    let refusal = hearsay(&task, Code::KeyUnknown);
+    town.db.clock().advance(1_141_000);
+    let landed = node.land(asked, task.fence, refusal).await;
+    assert!(landed.status.is_success(), "{landed:?}");
+    let ended = town.until_task(asked, TaskState::is_end).await;
+    assert_eq!((ended.state, ended.code), (TaskState::Failed, Some(Code::KeyUnknown)));
+    town.end().await;
 }

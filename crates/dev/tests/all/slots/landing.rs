@@ -1,5 +1,6 @@
 //! What results do to slots: free by proof, quarantined by everything else.
 
+use base::Clock;
 use model::id::TaskId;
 use model::outcome::{Outcome, Proofs};
 use model::proof::{ResetProof, Verdict, WipeMethod, WipeProof};
@@ -213,6 +214,34 @@ async fn a_failed_provision_frees_its_slot_only_by_proof() {
             rewipe(&town, &puppet, &slots[0]).await;
         }
     }
+    town.end().await;
+}
+
+/// Whoever refuses what we did sign as if it were a stranger's keeps no journal of that, and may begin after all. When it
+/// is believed, it can begin no more; but it may have.
+#[tokio::test]
+async fn a_refusal_by_hearsay_frees_no_slot() {
+    let town = Town::at(EXE, Clock::fixed(Clock::real().now()), |config| {
+        config.wait_hold_s = 2;
+        config.heartbeat_stale_s = 1_000_000;
+        config.probe_every_s = 1_000_000;
+    })
+    .await;
+    let puppet = Puppet::of_slices(&town, "hearsay").await;
+    puppet.in_service(&town).await;
+    let renter = Renter::new(&town.fleet().await);
+    let slots = renter.reserves(1).await.expect("a slot is free");
+    renter.provisions(puppet.id(), &slots).await.expect("asked for");
+    let offered = puppet.claim().await;
+    town.db.clock().advance(1_141_000);
+    puppet
+        .ends(&town, &offered, |result| {
+            (result.outcome, result.code) = (Outcome::Refused, Some(Code::SignatureInvalid));
+            (result.op_id, result.started_at, result.output) = (None, None, None);
+        })
+        .await;
+    let after = slot(&town, slots[0].slot_id).await;
+    assert_eq!((after.state, after.dirty_op.is_some()), (SlotState::Quarantined, true));
     town.end().await;
 }
 
