@@ -60,6 +60,8 @@ pub struct Limits {
     pub max_connections: usize,
     /// What a request under way may still take once its connection has to end.
     pub drain: Duration,
+    /// The same where the connection is merely old: as long as any request may be held.
+    pub drain_of_age: Duration,
 }
 
 impl Default for Limits {
@@ -72,6 +74,7 @@ impl Default for Limits {
             max_connection_age: Duration::from_secs(3600),
             max_connections: 20_000,
             drain: Duration::from_secs(30),
+            drain_of_age: Duration::from_secs(60),
         }
     }
 }
@@ -227,7 +230,7 @@ impl End {
     fn of_age(born: Instant, limits: Limits) -> Self {
         Self {
             at: born + limits.max_connection_age,
-            drain: limits.drain,
+            drain: limits.drain_of_age,
             stop_drain: limits.drain,
             place: None,
         }

@@ -132,6 +132,29 @@ async fn a_connection_grows_only_so_old() {
 }
 
 #[tokio::test]
+async fn a_request_that_is_held_outlives_the_age_of_its_connection() {
+    let site = Site::start(
+        None,
+        Limits {
+            max_connection_age: SOON,
+            drain: Duration::ZERO,
+            ..Limits::default()
+        },
+    )
+    .await;
+    let client = site.client().build();
+    let mut request = tokio::spawn(async move { client.get("/held").send().await });
+    site.held.arrived.notified().await;
+    assert!(
+        tokio::time::timeout(4 * SOON, &mut request).await.is_err(),
+        "it is held"
+    );
+    site.held.release.notify_one();
+    let answer = request.await.expect("no panic").expect("an answer");
+    assert!(answer.status.is_success());
+}
+
+#[tokio::test]
 async fn the_place_of_a_closed_connection_is_free_again() {
     let site = Site::start(
         None,
