@@ -96,6 +96,10 @@ async fn hold(fleet: &Fleet, held: &Held) -> Answer<Response> {
             over.await;
             return Ok(StatusCode::NO_CONTENT.into_response());
         }
+        // A new manifest, perhaps since this request was let in: whoever rings does it once.
+        if fleet.manifest_version() != held.manifest || fleet.images().version() != held.catalogue {
+            return Ok(StatusCode::NO_CONTENT.into_response());
+        }
         if !session::known(fleet, me, session) {
             Box::pin(opened_again(fleet, held)).await?;
         }
@@ -111,11 +115,8 @@ async fn hold(fleet: &Fleet, held: &Held) -> Answer<Response> {
             () = &mut over => return Ok(StatusCode::NO_CONTENT.into_response()),
             () = &mut rung => {}
         }
-        // Revoked while it waited, or a new manifest: the connection is not asked again, so the table is.
+        // Revoked while it waited: the connection is not asked again, so the table is.
         Box::pin(fleet.still_stands(me)).await?;
-        if fleet.manifest_version() != held.manifest || fleet.images().version() != held.catalogue {
-            return Ok(StatusCode::NO_CONTENT.into_response());
-        }
     }
 }
 
