@@ -189,9 +189,14 @@ impl Presence {
             for (node, heard) in seen {
                 unwritten.again(node, heard);
             }
-            *self.listening_since.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+            self.listen_anew();
         }
         result.map(drop)
+    }
+
+    /// Nobody could be heard until now.
+    pub fn listen_anew(&self) {
+        *self.listening_since.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
     }
 
     /// For how long silence has meant anything.

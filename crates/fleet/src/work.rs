@@ -22,6 +22,8 @@ use crate::slot::store as slots;
 use crate::task::{self, claim, ends, enqueue_discovery, enqueue_probe, retention};
 use crate::{image, telemetry, trust};
 
+/// A process that does not get around for so long was stopped, or is in trouble: it has heard nobody, whoever spoke.
+const AWAY: Duration = Duration::from_secs(10);
 /// Between two looks at a busy queue.
 const LOOK_PAUSE: Duration = Duration::from_millis(5);
 
@@ -253,7 +255,13 @@ async fn node_loop(fleet: Fleet) {
     let often = fleet.limits.stale_ms.min(fleet.limits.probe_every_ms) / 25;
     let often = Duration::from_millis(often.max(500).unsigned_abs());
     let (mut looked, mut more) = (Instant::now(), false);
+    let mut round = Instant::now();
     while fleet.running(tokio::time::sleep(Duration::from_millis(500))).await {
+        if round.elapsed() >= AWAY {
+            tracing::warn!("this process stood still; the silence of nodes counts from now on");
+            fleet.presence.listen_anew();
+        }
+        round = Instant::now();
         let all = looked.elapsed() >= often;
         if all {
             looked = Instant::now();
