@@ -130,6 +130,13 @@ impl Change {
         self.actor.correlation_id = correlation_id;
     }
 
+    /// What its first audit row is about, when only rows that the change has locked can tell.
+    pub fn is_about(&mut self, target: impl Into<Target>) {
+        if let Some(first) = self.acts.first_mut() {
+            first.target = target.into();
+        }
+    }
+
     /// An event that everybody hears once this change is committed.
     pub fn event(&mut self, kind: &'static str, subject: impl Into<Target>, data: impl Serialize) -> &mut Self {
         // Data is made of our own types; one that does not serialise is a bug worth seeing in the event itself.

@@ -50,25 +50,24 @@ async fn keep(fleet: &Fleet, caller: &NodeCaller, actor: &Actor, session: Sessio
         true => Vec::new(),
         false => tasks::not_started(fleet.app.db.read(), &said).await?,
     };
-    let Some(first) = news.first() else {
+    let Some(news) = news.first() else {
         return renew(fleet, caller, session, held).await;
     };
-    let mut change = fleet.app.db.change(actor, "task.start", TaskId::from(*first)).await?;
+    let mut change = fleet.app.db.change(actor, "task.start", TaskId::from(*news)).await?;
     let named = name(change.conn(), fleet, caller, session, held).await?;
-    let started: Vec<Uuid> = named
+    let mut started = named
         .iter()
         .filter(|t| t.started && t.was != "started")
-        .map(|t| t.id)
-        .collect();
-    if !started.contains(first) {
-        // Another beat was faster, or the fence was an old one: then there is nothing to tell of it.
+        .map(|t| TaskId::from(t.id));
+    let Some(first) = started.next() else {
+        // Another beat was faster, or the fence was an old one: then there is nothing to tell of.
         change.rollback().await?;
         return renew(fleet, caller, session, held).await;
-    }
-    for id in started.into_iter().map(TaskId::from) {
-        if id.uuid() != *first {
-            change.also("task.start", id);
-        }
+    };
+    change.is_about(first);
+    change.event("task.started", first, json!({ "node_id": caller.node_id }));
+    for id in started {
+        change.also("task.start", id);
         change.event("task.started", id, json!({ "node_id": caller.node_id }));
     }
     change.wake(Topic::Progress);

@@ -11,7 +11,7 @@ use base::{Actor, Clock};
 use dev::api::Refused;
 use dev::town::Town;
 use fleet::task::{Ask, Cover, enqueue};
-use model::api::TaskView;
+use model::api::{AuditRow, Page, TaskView};
 use model::id::{NodeId, SessionId, TaskId};
 use model::node_api::{HeartbeatAnswer, ResultAnswer};
 use model::outcome::Outcome;
@@ -97,6 +97,46 @@ async fn a_lost_lease_is_unknown_stays_with_its_node_and_the_late_result_lands()
         town.until_task(asked, TaskState::is_end).await.state,
         TaskState::Succeeded
     );
+    town.end().await;
+}
+
+/// The first of two that a beat names is named under a fence that it never had: the other's start is told all the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_start_is_told_whatever_else_its_beat_says() {
+    let town = standing().await;
+    let node = Puppet::ready(&town, "busy").await;
+    for uid in [20_001, 20_002] {
+        Tenant::new(&format!("t{uid}"), uid).moves_in(&town, node.id()).await;
+    }
+    let mut tasks = node.offered().await.tasks;
+    tasks.sort_by_key(|task| task.task_id);
+    let [wrong, right] = tasks.as_slice() else {
+        panic!("two tasks: {tasks:?}")
+    };
+    let now = town.db.clock().now();
+    let mut beat = node.heartbeat(wrong, Some(now));
+    beat.tasks[0].fence += 1000;
+    beat.tasks.extend(node.heartbeat(right, Some(now)).tasks);
+    assert!(node.post("heartbeat", &beat).await.status.is_success());
+    town.until_task(right.task_id, |state| state == TaskState::Started)
+        .await;
+    let told = |task: TaskId| {
+        let town = &town;
+        async move {
+            let path = format!("/v1/audit?action=task.start&target={task}");
+            let rows: Page<AuditRow> = town.api().get(&path).await.expect("the audit is read");
+            let mut conn = crate::abuse::connect(town).await;
+            let events: i64 =
+                sqlx::query_scalar("select count(*) from outbox where kind = 'task.started' and subject_id = $1")
+                    .bind(task.to_string())
+                    .fetch_one(&mut conn)
+                    .await
+                    .expect("counted");
+            (rows.items.len(), events)
+        }
+    };
+    assert_eq!(told(right.task_id).await, (1, 1));
+    assert_eq!(told(wrong.task_id).await, (0, 0));
     town.end().await;
 }
 
