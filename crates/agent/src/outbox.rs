@@ -30,20 +30,15 @@ pub(crate) async fn run(node: &Arc<Node>, mut arrivals: mpsc::Receiver<Done>, st
             }
             Some(done) = arrivals.recv() => done,
         };
-        // A result is sent again on every connection; once under way it is on its way.
-        let fresh = under_way
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(done.task_id);
+        // A result is sent again on every connection; once under way it is on its way. A refusal and a result of one task are
+        // two: neither stands for the other.
+        let which = (done.task_id, done.envelope.payload_digest());
+        let fresh = under_way.lock().unwrap_or_else(PoisonError::into_inner).insert(which);
         if fresh {
             let (node, stop, under_way) = (node.clone(), stop.clone(), under_way.clone());
             posts.spawn(async move {
-                let task_id = done.task_id;
                 stop.or(deliver(&node, done, &stop)).await;
-                under_way
-                    .lock()
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .remove(&task_id);
+                under_way.lock().unwrap_or_else(PoisonError::into_inner).remove(&which);
             });
         }
     }
@@ -83,17 +78,21 @@ async fn deliver(node: &Node, done: Done, stop: &Stop) {
     node.executor.tell(FromAgent::Acked { task_id, status }).ok();
 }
 
-/// The answers after which no repetition can help: the same bytes will never be taken. Everything else is tried again for ever: a result is proof of
-/// work, and losing one would leave its task unknown.
+/// The answers after which no repetition can help: the control plane knows this very task, and will never take these bytes.
+/// Everything else is tried again for ever, whatever its status: a result is proof of work, and losing one would leave
+/// its task unknown.
 fn last_word(error: &CallError) -> Option<u16> {
     match error {
         CallError::Refused {
-            status: status @ (404 | 409 | 410),
-            ..
-        } => Some(*status),
-        CallError::Refused {
             status,
-            code: Some(Code::ResultSignatureInvalid | Code::ResultMalformed),
+            code:
+                Some(
+                    Code::NotFound
+                    | Code::StaleFence
+                    | Code::ResultConflict
+                    | Code::ResultSignatureInvalid
+                    | Code::ResultMalformed,
+                ),
             ..
         } => Some(*status),
         CallError::Refused { .. } | CallError::Transport(_) => None,
@@ -106,29 +105,38 @@ mod tests {
 
     #[test]
     fn only_a_clear_no_ends_the_retries() {
-        let refused = |status| CallError::Refused {
+        let refused = |status, code| CallError::Refused {
             status,
-            code: None,
+            code,
             server_time: None,
             retry_after_s: None,
         };
-        for status in [404, 409, 410] {
-            assert_eq!(last_word(&refused(status)), Some(status));
+        for status in [
+            400, 401, 403, 404, 409, 410, 413, 422, 425, 426, 429, 500, 502, 503, 504,
+        ] {
+            assert_eq!(last_word(&refused(status, None)), None, "{status}: from whomever");
         }
-        for status in [400, 401, 403, 413, 422, 426, 429, 500, 502, 503, 504] {
-            assert_eq!(last_word(&refused(status)), None, "{status}");
+        // An older process of ours, another listener, a task that may start yet: each may answer otherwise later.
+        for code in [
+            Code::RouteNotFound,
+            Code::StateConflict,
+            Code::RefusalEarly,
+            Code::Internal,
+        ] {
+            assert_eq!(last_word(&refused(code.status(), Some(code))), None, "{code}");
         }
-        for code in [Code::ResultSignatureInvalid, Code::ResultMalformed] {
-            let CallError::Refused { status, .. } = refused(code.status()) else {
-                unreachable!("just made")
-            };
-            let named = CallError::Refused {
-                status,
-                code: Some(code),
-                server_time: None,
-                retry_after_s: None,
-            };
-            assert_eq!(last_word(&named), Some(status), "{code}");
+        for code in [
+            Code::NotFound,
+            Code::StaleFence,
+            Code::ResultConflict,
+            Code::ResultSignatureInvalid,
+            Code::ResultMalformed,
+        ] {
+            assert_eq!(
+                last_word(&refused(code.status(), Some(code))),
+                Some(code.status()),
+                "{code}"
+            );
         }
     }
 }
