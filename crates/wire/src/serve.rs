@@ -33,7 +33,7 @@ use crate::stop::Stop;
 use crate::tls::PeerCertificate;
 
 /// What a request under way may still take once the certificate behind it is over.
-const OVER_DRAIN: Duration = Duration::from_secs(2);
+const OVER_DRAIN: Duration = Duration::from_secs(1);
 /// Before that, who is just asking hears why nothing is answered any more.
 const OVER_TOLD: Duration = Duration::from_millis(500);
 

@@ -20,7 +20,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use wire::http::ErrorKind;
 
-use super::{audited, refused};
+use super::{audited, connect, refused};
 use crate::EXE;
 use crate::played::code;
 use crate::puppet::Puppet;
@@ -168,7 +168,8 @@ async fn abuse_38_expired_on_every_kind_of_connection() {
 #[tokio::test(flavor = "multi_thread")]
 async fn abuse_38_revoked_on_every_kind_of_connection() {
     let town = Town::tuned(EXE, long_held).await;
-    for how in ["revoke", "remove", "enroll"] {
+    // The last one is told to nobody: another process has written it, and its call was lost.
+    for how in ["revoke", "remove", "enroll", "unheard"] {
         let node = Puppet::ready(&town, how).await;
         let config = resuming(&node);
         let mut idle = Line::open(&node, &config).await.expect("it is let in");
@@ -191,7 +192,16 @@ async fn abuse_38_revoked_on_every_kind_of_connection() {
         } else {
             json!({ "reason": "stolen" })
         };
-        let done: serde_json::Value = town.api().post(&path, &body).await.expect("done");
+        let done: serde_json::Value = match how {
+            "unheard" => {
+                let mut conn = connect(&town).await;
+                let revoke =
+                    sqlx::query("update certificate set revoked_at = now(), revoked_why = 'stolen' where serial = $1");
+                revoke.bind(&serial).execute(&mut conn).await.expect("written");
+                json!(null)
+            }
+            _ => town.api().post(&path, &body).await.expect("done"),
+        };
         if how == "enroll" {
             // Asking for a token ends nothing; using it does.
             assert_eq!(code(&node.get("ping").await), None);
