@@ -59,8 +59,20 @@ impl PgBench {
 
     /// Rounds per second of this many clients, each round of this many transactions of one statement.
     pub(super) async fn rounds_per_s(&self, clients: usize, transactions: usize, seconds: u64) -> anyhow::Result<f64> {
+        let script = round(transactions);
+        self.again_and_again(DATABASE, &script, clients, seconds).await
+    }
+
+    /// A script of one's own, run by so many clients in another database for so long; scripts per second.
+    pub(super) async fn again_and_again(
+        &self,
+        database: &str,
+        script: &str,
+        clients: usize,
+        seconds: u64,
+    ) -> anyhow::Result<f64> {
         let until = ["-M", "prepared", "-T", &seconds.to_string()];
-        self.scripts_per_s(DATABASE, &round(transactions), clients, until).await
+        self.scripts_per_s(database, script, clients, until).await
     }
 
     /// A script of one's own, run once by each of this many clients in another database; scripts per second.

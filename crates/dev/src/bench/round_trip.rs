@@ -1,7 +1,9 @@
 //! Durable task round trips per second: asked for over the public API, signed, claimed by a held wait over mutual TLS,
 //! answered with a signed result that lands; nothing is switched off. Against what the same PostgreSQL commits for
 //! pgbench's own transaction with as many of them per round, in turns with it, so that both meet the same machine. Told
-//! beside it: the same with transactions of a single statement, which is more than any use of a database can do.
+//! beside it: the same with transactions of a single statement, which is more than any use of a database can do; and how
+//! fast pgbench writes no more than the rows of a round trip (`rows.sql`), which is the most that any program could do
+//! that leaves what ours leaves.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -27,6 +29,9 @@ const CLIENTS: usize = 32;
 const ROUNDS: usize = 3;
 const ROUND: Duration = Duration::from_secs(8);
 const GOAL: f64 = 0.5;
+/// A copy of the database for whoever only writes rows.
+const COPY: &str = "rows";
+const ROWS: &str = include_str!("rows.sql");
 
 pub(super) async fn run(place: &Place, report: &mut Report) -> anyhow::Result<()> {
     let stand = Stand::start(place, "round-trip", 1, |_| {}).await?;
@@ -53,6 +58,8 @@ pub(super) async fn run(place: &Place, report: &mut Report) -> anyhow::Result<()
         statements.push(bare.rounds_per_s(CLIENTS, transactions, ROUND.as_secs()).await?);
     }
     conn.close().await?;
+    let stand = stand.keep_copy(COPY).await?;
+    let rows = bare.again_and_again(COPY, ROWS, CLIENTS, ROUND.as_secs()).await?;
     stand.end().await?;
     let per_trip = |count: u64| count as f64 / done as f64;
     let (value, commits) = (mean(&ours), mean(&commits));
@@ -73,6 +80,8 @@ pub(super) async fn run(place: &Place, report: &mut Report) -> anyhow::Result<()
         Some(mean(&statements)),
         Goal::None,
     );
+    report.put("its rows alone, by pgbench", rows, "/s", Some(limit), Goal::None);
+    report.put("against its rows alone", value, "/s", Some(rows), Goal::None);
     report.put(
         "write transactions per round trip",
         per_trip(spent.writes),
