@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use base::auth::{Scope, Whose, bootstrap_admin, token_create, token_revoke};
+use base::auth::{Scope, TokenSecret, Whose, bootstrap_admin, token_by_secret, token_create, token_revoke};
 use base::db::managed::{Managed, Options};
 use base::tx::Actor;
 use base::{App, Clock};
@@ -17,6 +17,7 @@ use host::pretend::Profile;
 use model::api::{Enrolment, NodeCreate, NodeView, Page};
 use model::id::UserId;
 use model::state::{NodeMode, NodeState};
+use model::time::Timestamp;
 use wire::stop::Stop;
 
 use crate::api::Api;
@@ -32,6 +33,8 @@ const FIRST: &str = "sim-a";
 /// For how long a start waits for its nodes.
 const READY_WITHIN: Duration = Duration::from_secs(60);
 const TOKEN_LIFE_S: i64 = 30 * 86_400;
+/// One that ends sooner is not kept.
+const KEPT_FOR_MS: i64 = 86_400_000;
 /// What a start calls its token, and the very first one.
 const TOKEN: &str = "gpuaas-dev";
 const FIRST_TOKEN: &str = "bootstrap";
@@ -68,7 +71,7 @@ pub async fn run(wish: Wish, stop: Stop) -> anyhow::Result<Ended> {
     let (managed, mut ground) = database(&wish, &state).await?;
     ground.tune = people::believed(&people);
     let mut platform = start_platform(&ground).await?;
-    let api = Api::new(&platform.public_urls[0], &token(&platform.apps[0]).await?)?;
+    let api = Api::new(&platform.public_urls[0], &token(&platform.apps[0], &state).await?)?;
     images(&ground, &platform, &api).await;
     let mut nodes = Vec::new();
     for (index, profile) in wish.nodes.iter().enumerate() {
@@ -160,8 +163,18 @@ async fn images(ground: &Ground, platform: &Platform, api: &Api) {
     }
 }
 
-/// A token for the command line. Each start makes a new one and ends that of the start before, which nobody has any more.
-async fn token(app: &App) -> anyhow::Result<String> {
+/// A token for the command line. After a kill the one that was announced is still in use by whoever waits or follows, and
+/// stays; otherwise each start makes a new one and ends that of the start before, which nobody has any more.
+async fn token(app: &App, state: &StateDir) -> anyhow::Result<String> {
+    if let Some(announced) = crate::state::running(state.path())
+        && let Ok(secret) = announced.token.parse::<TokenSecret>()
+        && let Some(row) = token_by_secret(&app.db, &secret).await?
+        && row.user_name == DEV_USER
+        && row.revoked_at.is_none()
+        && Timestamp::from(row.expires_at).since_ms(app.clock.now()) > KEPT_FOR_MS
+    {
+        return Ok(announced.token);
+    }
     let user: Option<uuid::Uuid> = sqlx::query_scalar("select id from app_user where name = $1")
         .bind(DEV_USER)
         .fetch_optional(app.db.read())

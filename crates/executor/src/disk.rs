@@ -15,8 +15,10 @@ use uuid::Uuid;
 /// The file system that holds our state.
 pub(crate) fn look(state_dir: &Path) -> Option<Disk> {
     let stat = rustix::fs::statvfs(state_dir).ok()?;
-    let used = stat.f_blocks.saturating_sub(stat.f_bavail);
-    let used_percent = used.saturating_mul(100).checked_div(stat.f_blocks).unwrap_or(0);
+    let used = stat.f_blocks.saturating_sub(stat.f_bfree);
+    // As df and the agent count: what is reserved for root is neither used nor available.
+    let of = used.saturating_add(stat.f_bavail);
+    let used_percent = used.saturating_mul(100).checked_div(of).unwrap_or(0);
     Some(Disk {
         path: state_dir.display().to_string(),
         used_percent: u32::try_from(used_percent).unwrap_or(100),

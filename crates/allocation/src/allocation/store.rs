@@ -297,16 +297,20 @@ pub async fn wiped(pool: &PgPool, id: AllocationId) -> sqlx::Result<Vec<WipedRow
     .await
 }
 
-/// Whether its VM is on, as its node's list of that time has it; a switch that ended later knows better.
+/// Whether its VM is on, as its node's list of that time has it; a switch that ended later knows better, also when it is
+/// no longer the one that is waited for. Which VM of the node it was is not asked: the next list comes within a minute.
 pub async fn powered(conn: impl PgExecutor<'_>, id: AllocationId, power: &str, at: Timestamp) -> sqlx::Result<()> {
     sqlx::query(
         "update allocation a set power = $2, version = version + 1
          where id = $1 and state = 'active' and power is distinct from $2
-           and not exists (select 1 from task t where t.id = a.power_task and (t.ended_at is null or t.ended_at > $3))",
+           and not exists (select 1 from task t where t.id = a.power_task and t.ended_at is null)
+           and not exists (select 1 from task t where t.node_id = a.node_id and t.task_type = $4 and t.ended_at > $3
+                             and t.created_at > $3::timestamptz - interval '1 day')",
     )
     .bind(id.uuid())
     .bind(power)
     .bind(OffsetDateTime::from(at))
+    .bind(TaskType::VmPower.as_str())
     .execute(conn)
     .await?;
     Ok(())

@@ -145,9 +145,13 @@ fn check(wish: &SkuCreate) -> Answer<()> {
     if !slots.contains(&wish.slots) {
         return Err(ApiError::field("slots", "1 to 16 for a slice, 0 for a machine"));
     }
+    // Each slot is one GPU: what is promised beyond that would be charged and never given.
+    if wish.kind == SkuKind::Slice && wish.gpu_count != wish.slots {
+        return Err(ApiError::field("gpu_count", "as many as slots: each is one GPU"));
+    }
     for (field, n, most) in [("gpu_count", wish.gpu_count, 64), ("vcpu", wish.vcpu, 4096)] {
-        if n > most || (n == 0 && field == "vcpu") {
-            return Err(ApiError::field(field, format!("at most {most}")));
+        if n > most || n == 0 {
+            return Err(ApiError::field(field, format!("1 to {most}")));
         }
     }
     if wish.memory_mib == 0 || wish.memory_mib > 1 << 30 || wish.nvme_gib > 1 << 30 {

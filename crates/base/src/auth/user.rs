@@ -7,7 +7,7 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::role::{Scope, words_of};
-use crate::db::Db;
+use crate::db::{Db, Lock};
 use crate::http::{ApiError, Page};
 use crate::tx::{Actor, Change};
 
@@ -105,6 +105,9 @@ pub async fn user_change_role(
             "everybody may be in projects; this is no platform role",
         ));
     }
+    if role == Scope::Admin && !granted {
+        another_admin(&mut change, id).await?;
+    }
     let found: Option<bool> = sqlx::query_scalar(
         "select exists (select from user_identity where user_id = u.id) from app_user u where u.id = $1 for update",
     )
@@ -129,6 +132,29 @@ pub async fn user_change_role(
     Ok(change.commit().await?)
 }
 
+/// Somebody has to be left who can let others in. One after the other: two administrators who take it from each other at
+/// once would each see the other stay.
+async fn another_admin(change: &mut Change, id: UserId) -> Result<(), ApiError> {
+    sqlx::query("select pg_advisory_xact_lock($1)")
+        .bind(Lock::Bootstrap.key())
+        .execute(change.conn())
+        .await?;
+    let last: bool = sqlx::query_scalar(
+        "select coalesce((select disabled_at is null and $2 = any(platform_roles) from app_user where id = $1), false)
+            and not exists (select from app_user where id <> $1 and disabled_at is null and $2 = any(platform_roles))",
+    )
+    .bind(id.uuid())
+    .bind(Scope::Admin.as_str())
+    .fetch_one(change.conn())
+    .await?;
+    if last {
+        return Err(ApiError::new(Code::StateConflict)
+            .message("this is the last administrator: nobody could let anybody in any more")
+            .hint("make another one first: `gpuaas user grant NAME admin`"));
+    }
+    Ok(())
+}
+
 /// Lets somebody disabled in again. Tokens that were not revoked work again too.
 pub async fn user_enable(db: &Db, actor: &Actor, id: UserId) -> Result<(), ApiError> {
     let mut change = db.change(actor, "user.enable", id).await?;
@@ -142,6 +168,7 @@ pub async fn user_enable(db: &Db, actor: &Actor, id: UserId) -> Result<(), ApiEr
 /// All tokens and sessions of a disabled user stop working with the next request.
 pub async fn user_disable(db: &Db, actor: &Actor, id: UserId) -> Result<(), ApiError> {
     let mut change = db.change(actor, "user.disable", id).await?;
+    another_admin(&mut change, id).await?;
     let at = OffsetDateTime::from(change.at());
     let done =
         sqlx::query("update app_user set disabled_at = coalesce(disabled_at, $2), version = version + 1 where id = $1")

@@ -152,3 +152,37 @@ async fn bad_requests_for_tokens_change_nothing() {
             .is_empty()
     );
 }
+
+/// Two administrators who take it from each other at the same moment: one of them stays.
+#[tokio::test]
+async fn an_administrator_is_always_left() {
+    let test = TestDb::new().await;
+    let app = test.app().await;
+    let system = Actor::system("test");
+    auth::bootstrap_admin(&app.db, "ada").await.expect("the first");
+    let ada: uuid::Uuid = sqlx::query_scalar("select id from app_user where name = 'ada'")
+        .fetch_one(app.db.read())
+        .await
+        .expect("there");
+    let bob = auth::user_create(&app.db, &system, "bob", &[Scope::Admin])
+        .await
+        .expect("made");
+    let revoke = |id| auth::user_change_role(&app.db, &system, id, Scope::Admin, false, false);
+    let (one, two) = tokio::join!(revoke(ada.into()), auth::user_disable(&app.db, &system, bob));
+    assert!(one.is_ok() != two.is_ok(), "{one:?} {two:?}");
+    let refused = one.and(two).expect_err("one of them");
+    assert_eq!(refused.code, Code::StateConflict);
+    // Whoever is no administrator any more may go.
+    let (gone, left): (uuid::Uuid, uuid::Uuid) = sqlx::query_as(
+        "select (select id from app_user where disabled_at is not null or platform_roles = '{}'),
+                (select id from app_user where disabled_at is null and 'admin' = any(platform_roles))",
+    )
+    .fetch_one(app.db.read())
+    .await
+    .expect("one of each");
+    auth::user_disable(&app.db, &system, gone.into())
+        .await
+        .expect("is none");
+    let last = auth::user_disable(&app.db, &system, left.into()).await;
+    assert_eq!(last.expect_err("is the last").code, Code::StateConflict);
+}

@@ -85,6 +85,9 @@ async fn revoke(
 }
 
 async fn change(fleet: &Fleet, principal: &Principal, id: UserId, role: Scope, granted: bool) -> Answer<StatusCode> {
+    if role == Scope::Admin && !granted && id == principal.user_id {
+        return Err(ApiError::new(Code::StateConflict).message("nobody shuts themselves out"));
+    }
     let by_claim = fleet.app.config.oidc_role_claim.is_some();
     user_change_role(&fleet.app.db, &principal.actor(), id, role, granted, by_claim).await?;
     Ok(StatusCode::NO_CONTENT)
