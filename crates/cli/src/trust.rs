@@ -4,11 +4,13 @@
 use clap::{Subcommand, ValueEnum};
 use model::api::{TrustDelegate, TrustRevoke, TrustRotate};
 use model::dsse::Envelope;
+use model::key::KeyId;
+use model::signal::Code;
 use model::trust::Purpose;
 use serde_json::{Value, json};
 
 use crate::client::{Client, encode};
-use crate::failure::Failure;
+use crate::failure::{Exit, Failure};
 use crate::output::column::{Kind, View, col, extra, find};
 use crate::output::text;
 use crate::output::{Done, Format};
@@ -191,7 +193,13 @@ async fn whole(client: &Client, typed: &str) -> Result<String, Failure> {
     let begin: Vec<&str> = known.into_iter().filter(|id| id.starts_with(typed)).collect();
     match begin.as_slice() {
         [only] if typed.len() >= 6 => Ok((*only).to_owned()),
-        [] => Ok(typed.to_owned()),
+        [] if typed.parse::<KeyId>().is_ok() => Ok(typed.to_owned()),
+        [] => Err(Failure::new(
+            Exit::NotFound,
+            Code::NotFound,
+            format!("no key begins with {:?}", text::plain(typed)),
+        )
+        .hint("`gpuaas trust show` lists them")),
         _ => Err(
             Failure::usage(format!("{:?} is not enough to tell the keys apart", text::plain(typed)))
                 .hint("`gpuaas trust show` lists them whole"),

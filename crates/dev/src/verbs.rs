@@ -9,7 +9,7 @@ use model::api::{NodeView, Page};
 use rustix::process::{Signal, set_parent_process_death_signal};
 use wire::stop::Stop;
 
-use crate::api::Api;
+use crate::api::{Api, Refused};
 use crate::run::{Ended, Wish};
 use crate::state::{StateDir, running};
 
@@ -91,6 +91,9 @@ pub fn status(path: &Path) -> anyhow::Result<ExitCode> {
     let nodes: anyhow::Result<Page<NodeView>> = crate::runtime()?.block_on(api.get("/v1/nodes?limit=200"));
     match nodes {
         Ok(nodes) => nodes.items.iter().for_each(|node| println!("node     {}", about(node))),
+        Err(error) if error.is::<Refused>() => {
+            println!("its API answers, and refuses the token of this start: {error:#}")
+        }
         Err(error) => println!("its API does not answer: {error:#}"),
     }
     Ok(ExitCode::SUCCESS)

@@ -217,7 +217,11 @@ async fn a_newcomer_starts_it_uses_it_and_finds_everything_again() {
 
     let (_, out, _) = home.gpuaas(&["token", "list", "--columns", "revoked,name"]).await;
     let open: Vec<&str> = out.lines().filter_map(|line| line.strip_prefix('\t')).collect();
-    assert_eq!(open, ["bootstrap"], "whoever was waiting when it was killed is still let in: {out}");
+    assert_eq!(
+        open,
+        ["bootstrap"],
+        "whoever was waiting when it was killed is still let in: {out}"
+    );
 
     home.signal(&second, Signal::INT);
     assert_eq!(home.exit(&second).await, 0);
