@@ -212,7 +212,13 @@ pub async fn asked_before(fleet: &Fleet, principal: &Principal, id: AllocationId
     seat.needs(ProjectRole::Member)?;
     match row.state()? {
         AllocationState::Failed | AllocationState::Cancelled => {
-            serde_json::from_value(row.request).map_err(ApiError::internal)
+            let creator = row.creator();
+            let mut wish: AllocationCreate = serde_json::from_value(row.request).map_err(ApiError::internal)?;
+            // Keys that somebody else named open nothing of the caller's: theirs are taken, as they have stored them.
+            if creator != principal.user_id {
+                wish.ssh_public_keys.clear();
+            }
+            Ok(wish)
         }
         state @ (AllocationState::Requested
         | AllocationState::Provisioning

@@ -1,6 +1,7 @@
 //! What tenants rent, with real agents and executors on pretended hosts: the way there, the way back, and everything that
 //! comes between.
 
+mod again;
 mod apart;
 pub(crate) mod events;
 mod late_repair;
