@@ -1,7 +1,8 @@
-//! Another one like it, with the keys of whoever asks now.
+//! Another one like it: with the keys of whoever asks now, and under a key that stands for this one allocation.
 
 use model::api::MemberAdd;
 use model::intent::Wish;
+use model::signal::Code;
 use model::state::ProjectRole;
 use model::value::SshKey;
 
@@ -58,6 +59,40 @@ async fn what_somebody_else_had_lets_in_whoever_asks_and_not_them() {
         lets_in(&market, mine.id).await,
         lets_in(&market, first.id).await,
         "the stored ones of whoever asked"
+    );
+    market.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_that_was_used_for_one_is_not_an_answer_about_another() {
+    let market = Market::open().await.unplug().await;
+    let mut ended = Vec::new();
+    for key in ["one", "two"] {
+        let made = market.rents(key).await;
+        market.verb(made.id, "cancel").await;
+        market.until(made.id, AllocationState::Cancelled).await;
+        ended.push(format!("/v1/allocations/{}/again", made.id));
+    }
+    let next: AllocationView = market
+        .api()
+        .post_as("k", &ended[0], &json!({}))
+        .await
+        .expect("accepted");
+    let same: AllocationView = market
+        .api()
+        .post_as("k", &ended[0], &json!({}))
+        .await
+        .expect("accepted");
+    assert_eq!(same.id, next.id, "the same wish");
+    let other = market
+        .api()
+        .call_as("k", &ended[1], &json!({}))
+        .await
+        .expect("an answer");
+    assert_eq!(
+        other.error().map(|error| error.code),
+        Some(Code::IdempotencyKeyReused),
+        "{other:?}"
     );
     market.close().await;
 }
