@@ -7,6 +7,7 @@ pub(crate) mod events;
 mod late_repair;
 mod machines;
 mod matrix;
+mod once;
 mod promises;
 mod races;
 mod tenants;
