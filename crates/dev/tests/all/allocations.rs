@@ -10,6 +10,7 @@ mod matrix;
 mod once;
 mod promises;
 mod races;
+mod standstill;
 mod tenants;
 mod uses;
 mod walk;
