@@ -11,6 +11,7 @@ mod once;
 mod promises;
 mod races;
 mod standstill;
+mod strangers;
 mod tenants;
 mod uses;
 mod walk;
