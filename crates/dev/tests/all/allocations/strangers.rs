@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use base::auth::Scope;
 use http::Method;
+use model::api::SkuView;
 use model::id::ProjectId;
 use serde_json::Value;
 use sqlx::{Connection, PgConnection};
@@ -69,5 +70,37 @@ async fn a_stranger_waits_for_nobody_in_a_foreign_project() {
         assert_eq!(bare(&foreign), bare(&asks(ProjectId::new()).await), "{what}");
     }
     held.rollback().await.expect("let go");
+    market.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn finance_sees_what_things_cost_and_nobodys_things() {
+    let market = Market::open().await.unplug().await;
+    let made = market.rents("one").await;
+    let (_, finance) = market.town.person("finance", Scope::Finance).await;
+    let (id, project) = (made.id, made.project_id);
+    for path in [
+        "/v1/allocations".to_owned(),
+        format!("/v1/allocations/{id}"),
+        format!("/v1/allocations/{id}/phases"),
+        "/v1/projects".to_owned(),
+        format!("/v1/projects/{project}/members"),
+        format!("/v1/projects/{project}/quota"),
+    ] {
+        let answer = finance.call(Method::GET, &path, None::<&()>).await.expect("an answer");
+        assert_eq!(answer.status, 403, "{path}");
+    }
+    let sku = dev::demo::sku("slice.soon", 1).expect("a SKU");
+    let sku: SkuView = market.api().post("/v1/skus", &sku).await.expect("made");
+    sqlx::query("update sku set visible = false where id = $1")
+        .bind(sku.id.uuid())
+        .execute(market.town.platform.apps[0].db.bookkeeping())
+        .await
+        .expect("not offered yet");
+    let seen: SkuView = finance.get(&format!("/v1/skus/{}", sku.id)).await.expect("seen");
+    assert_eq!(
+        seen.name, "slice.soon",
+        "whoever sets the price sees what is not offered yet"
+    );
     market.close().await;
 }
