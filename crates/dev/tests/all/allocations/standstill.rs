@@ -1,5 +1,5 @@
 //! What has come to a standstill says so, and a person's word sets it going again: a journal that no build at hand can read
-//! is nobody's to claim in vain.
+//! is nobody's to claim in vain, and one row that cannot be written keeps nobody else's trouble from being told.
 
 use model::api::ConditionCode;
 use model::signal::Code;
@@ -86,5 +86,39 @@ async fn a_workflow_of_another_build_is_stuck_until_that_build_is_back() {
         market.verb(id, "cancel").await;
         market.until(id, AllocationState::Cancelled).await;
     }
+    market.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_told_of_one_is_told_of_the_others() {
+    let market = Market::open().await.unplug().await;
+    let mut late = Vec::new();
+    for key in ["one", "two", "three"] {
+        let made = market.rents(key).await;
+        market.until(made.id, AllocationState::Provisioning).await;
+        late.push(made.id);
+    }
+    // Whichever end is begun at, the one in the middle comes after one that fails.
+    as_owner(
+        &market,
+        format!(
+            "create function refuse_stuck() returns trigger language plpgsql as $$
+             begin raise exception 'not this one'; end $$;
+             create trigger refuse_stuck before update on allocation for each row
+                 when (new.stuck_since is not null and new.id in ('{}', '{}')) execute function refuse_stuck()",
+            late[0].uuid(),
+            late[2].uuid()
+        ),
+    )
+    .await;
+    for id in &late {
+        let past =
+            "update allocation set deadline_at = now() - interval '1 second', version = version + 1 where id = $1";
+        let done = sqlx::query(past).bind(id.uuid());
+        let done = done.execute(market.town.platform.apps[0].db.bookkeeping()).await;
+        done.expect("it is late");
+    }
+    let told = until_stuck(&market, late[1]).await;
+    assert!(told.starts_with(Code::DeadlineExceeded.as_str()), "{told}");
     market.close().await;
 }
