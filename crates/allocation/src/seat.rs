@@ -9,18 +9,12 @@ use model::state::ProjectRole;
 use sqlx::PgExecutor;
 
 /// Routes for people in projects, and for platform roles that may look.
-pub const SEES: Access = Access::Scopes(&[
-    Scope::Project,
-    Scope::Operator,
-    Scope::Support,
-    Scope::Auditor,
-    Scope::Finance,
-]);
+pub const SEES: Access = Access::Scopes(&[Scope::Project, Scope::Operator, Scope::Support, Scope::Auditor]);
 pub const TENANT: Access = Access::Scopes(&[Scope::Project]);
 pub const OPERATOR: Access = Access::Scopes(&[Scope::Operator]);
 
-/// Platform roles that may look into any project.
-const LOOKS: [Scope; 4] = [Scope::Operator, Scope::Support, Scope::Auditor, Scope::Finance];
+/// Platform roles that may look into any project. Finance sees prices, and nobody's things.
+const LOOKS: [Scope; 3] = [Scope::Operator, Scope::Support, Scope::Auditor];
 
 /// A caller's place in one project.
 #[derive(Clone, Debug)]

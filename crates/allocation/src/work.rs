@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use base::wake::Topic;
 use fleet::Fleet;
+use model::signal::Code;
 use tokio::task::JoinSet;
 use uuid::Uuid;
 
@@ -119,7 +120,13 @@ async fn go_on(worker: Worker, held: Held, claim: Claim) {
                 tracing::warn!(%error, workflow = %claim.id, flow = %claim.flow, "a workflow was interrupted");
             }
         }
-        None => tracing::error!(workflow = %claim.id, flow = %claim.flow, "no such flow in this build"),
+        None => {
+            tracing::error!(workflow = %claim.id, flow = %claim.flow, "no such flow in this build");
+            let unknown = steps::Fail::new(Code::FlowChanged.as_str(), "this build has no such flow");
+            if let Err(error) = journal::stuck(&worker.app.db, &claim, &claim.flow, &unknown).await {
+                tracing::warn!(%error, workflow = %claim.id, "nobody is told of it yet");
+            }
+        }
     }
 }
 

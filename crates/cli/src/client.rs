@@ -1,5 +1,5 @@
 //! The API as the commands see it: documents in, documents or a `Failure` out. One correlation id for the whole
-//! command, so that everything it caused can be found by it. Nothing is sent twice; only waits try again.
+//! command, so that everything it caused can be found by it. Nothing is sent twice here; waits try again, and `once`.
 
 use std::time::Duration;
 
@@ -94,15 +94,14 @@ impl Client {
         self.send(request, true).await
     }
 
-    /// For what must not happen twice: under a key of its own, so that whoever repeats it gets the same answer.
-    pub(crate) async fn post_once(&self, path: &str, body: &impl Serialize) -> Result<Value, Failure> {
+    /// For what must not happen twice: whoever repeats it under the same key gets the same answer.
+    pub(crate) async fn post_as(&self, key: &str, path: &str, body: &impl Serialize) -> Result<Value, Failure> {
         let request = self
             .http
             .post(path)
             .json(body)
             .map_err(|error| broken(self.base(), &error))?;
-        let key = Uuid::new_v4().simple().to_string();
-        let value = HeaderValue::from_str(&key).map_err(|_| Failure::usage("no usable idempotency key"))?;
+        let value = HeaderValue::from_str(key).map_err(|_| Failure::usage("no usable idempotency key"))?;
         self.send(request.header(IDEMPOTENCY, value), true).await
     }
 
@@ -229,6 +228,10 @@ fn broken(url: &str, error: &Error) -> Failure {
             | ErrorKind::Closed
             | ErrorKind::NotGpuaas
             | ErrorKind::EdgeRateLimited
+    );
+    failure.unsure = matches!(
+        error.kind,
+        ErrorKind::Timeout | ErrorKind::Closed | ErrorKind::NotGpuaas
     );
     if matches!(error.kind, ErrorKind::ServerCertUntrusted) {
         failure = failure.hint("for a private CA give --ca-file, GPUAAS_CA_FILE or `ca_file` in the profile");

@@ -44,6 +44,8 @@ pub(crate) struct Told {
     pub(crate) silent: bool,
     /// The connection broke, or the server asked for patience: a wait may go on.
     pub(crate) passing: bool,
+    /// What was asked may have been done all the same.
+    pub(crate) unsure: bool,
 }
 
 #[derive(Deserialize)]
@@ -87,6 +89,7 @@ impl Failure {
             retry_after_s: None,
             silent: false,
             passing: false,
+            unsure: false,
         }))
     }
 
@@ -123,6 +126,7 @@ impl Failure {
             let mut this = Self::new(exit_of(status, ""), Code::Internal, message);
             this.correlation_id = correlation_id;
             this.passing = status.is_server_error();
+            this.unsure = status.is_server_error();
             return this;
         };
         Self(Box::new(Told {
@@ -135,6 +139,7 @@ impl Failure {
             retry_after_s: error.retry_after_s,
             silent: false,
             passing: matches!(status.as_u16(), 429 | 502 | 503 | 504),
+            unsure: matches!(status.as_u16(), 502..=504),
         }))
     }
 

@@ -18,6 +18,7 @@ mod ids;
 mod image;
 mod key;
 mod node;
+mod once;
 mod output;
 mod project;
 mod secret;

@@ -120,11 +120,11 @@ pub(crate) async fn allows(
     }
 }
 
-/// Takes the making half back; taking away stays allowed.
-pub async fn withdraw(change: &mut Change, sha256: Sha256) -> Answer<()> {
+/// Takes the making half of everything back that was ever wished about this allocation; taking away stays allowed.
+pub async fn withdraw(change: &mut Change, allocation: AllocationId) -> Answer<()> {
     let at = OffsetDateTime::from(change.at());
-    sqlx::query("update intent set withdrawn_at = coalesce(withdrawn_at, $2) where sha256 = $1")
-        .bind(sha256.as_bytes().as_slice())
+    sqlx::query("update intent set withdrawn_at = $2 where allocation_id = $1 and withdrawn_at is null")
+        .bind(allocation.uuid())
         .bind(at)
         .execute(change.conn())
         .await?;

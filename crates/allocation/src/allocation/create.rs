@@ -46,9 +46,13 @@ pub struct Created {
 pub async fn create(fleet: &Fleet, principal: &Principal, wish: &AllocationCreate, key: &Key) -> Answer<Created> {
     check(wish)?;
     let project = project(fleet, principal, wish).await?;
+    // Who has no business there locks nothing and waits for nobody.
+    Seat::take(fleet.app.db.bookkeeping(), principal, project)
+        .await?
+        .needs(ProjectRole::Member)?;
     let id = AllocationId::new();
     let mut change = fleet.app.db.change(&principal.actor(), "allocation.create", id).await?;
-    // First of all, and under its lock: a seat that is taken away meanwhile is gone.
+    // First of all locks, and asked again under it: a seat that is taken away meanwhile is gone.
     let quota = quota::lock(&mut change, project).await?;
     Seat::take(change.conn(), principal, project)
         .await?

@@ -173,7 +173,9 @@ async fn again(
     headers: HeaderMap,
 ) -> Answer<Response> {
     let wish = verbs::asked_before(&fleet, &principal, id).await?;
-    let key = Key::required(&headers, principal.user_id, "POST /v1/allocations/{id}/again", &wish)?;
+    // Two that were asked for in the same words are two wishes: the key stands for this one's successor.
+    let asked = (id, &wish);
+    let key = Key::required(&headers, principal.user_id, "POST /v1/allocations/{id}/again", &asked)?;
     let created = create(&fleet, &principal, &wish, &key).await?;
     made(&fleet, created).await
 }

@@ -78,7 +78,8 @@ pub async fn release_in(change: &mut Change, id: AllocationId, reason: &str) -> 
         AllocationState::Requested | AllocationState::Provisioning => turn_back(change, row, reason).await?,
         AllocationState::Active => {
             moves::enter(change, &row, AllocationState::Releasing, &Because::of(reason)).await?;
-            intent::withdraw(change, row.intent()?).await?;
+            later::lock(change, &row).await?;
+            intent::withdraw(change, id).await?;
             later::call_off(change, &row).await?;
             journal::start(change, Flow::Release, id).await?;
         }
@@ -101,7 +102,7 @@ async fn turn_back(change: &mut Change, mut row: AllocationRow, reason: &str) ->
         .await?;
     row.version += 1;
     moves::enter(change, &row, AllocationState::Unwinding, &Because::of(reason)).await?;
-    intent::withdraw(change, row.intent()?).await?;
+    intent::withdraw(change, row.id()).await?;
     journal::cancel(change, row.workflow(Flow::Provision.name())).await?;
     Ok(())
 }
@@ -136,7 +137,7 @@ pub async fn force_release(fleet: &Fleet, principal: &Principal, id: AllocationI
         moves::enter(&mut change, &row, through, &Because::of(reason)).await?;
         row = store::lock(&mut change, id).await?;
     }
-    intent::withdraw(&mut change, row.intent()?).await?;
+    intent::withdraw(&mut change, id).await?;
     let ops = store::MAKES.map(|makes| row.op(makes).uuid());
     for task in tasks::of_ops(change.conn(), &ops).await? {
         let task = tasks::lock(&mut change, task.id()).await?.ok_or(Code::NotFound)?;
@@ -212,7 +213,13 @@ pub async fn asked_before(fleet: &Fleet, principal: &Principal, id: AllocationId
     seat.needs(ProjectRole::Member)?;
     match row.state()? {
         AllocationState::Failed | AllocationState::Cancelled => {
-            serde_json::from_value(row.request).map_err(ApiError::internal)
+            let creator = row.creator();
+            let mut wish: AllocationCreate = serde_json::from_value(row.request).map_err(ApiError::internal)?;
+            // Keys that somebody else named open nothing of the caller's: theirs are taken, as they have stored them.
+            if creator != principal.user_id {
+                wish.ssh_public_keys.clear();
+            }
+            Ok(wish)
         }
         state @ (AllocationState::Requested
         | AllocationState::Provisioning

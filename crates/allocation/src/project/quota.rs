@@ -119,6 +119,10 @@ pub async fn set(change: &mut Change, project: ProjectId, wish: &QuotaChange) ->
             other => Ok(other.and_then(|n| i32::try_from(n).ok())),
         }
     };
+    if wish.max_ttl_hours == Some(0) {
+        let refused = ApiError::field("max_ttl_hours", "1 or more");
+        return Err(refused.hint("leave it out to keep what there is; for nothing at all set `allocations` to 0"));
+    }
     let done = sqlx::query(
         "update quota set slots = coalesce($2, slots), slots_per_sku = coalesce($3, slots_per_sku),
              allocations = coalesce($4, allocations), terminals = coalesce($5, terminals),
@@ -130,7 +134,7 @@ pub async fn set(change: &mut Change, project: ProjectId, wish: &QuotaChange) ->
     .bind(int("slots_per_sku", wish.slots_per_sku)?)
     .bind(int("allocations", wish.allocations)?)
     .bind(int("terminals", wish.terminals)?)
-    .bind(int("max_ttl_hours", wish.max_ttl_hours)?.filter(|hours| *hours > 0))
+    .bind(int("max_ttl_hours", wish.max_ttl_hours)?)
     .execute(change.conn())
     .await?;
     if done.rows_affected() == 0 {

@@ -168,8 +168,7 @@ async fn add(
         .db
         .change(&principal.actor(), "project.member_add", id)
         .await?;
-    quota::lock(&mut change, id).await?;
-    let seat = Seat::take(change.conn(), &principal, id).await?;
+    let seat = locked(&mut change, &principal, id).await?;
     seat.needs(ProjectRole::Admin)?;
     let user = store::existing_user(change.conn(), &body.user).await?.ok_or_else(|| {
         ApiError::new(Code::NotFound)
@@ -183,6 +182,13 @@ async fn add(
     let row = store::member(change.conn(), id, user).await?;
     change.commit().await?;
     member(row).map(Json)
+}
+
+/// The caller's seat, under the project's lock; who has none locks nothing and waits for nobody.
+async fn locked(change: &mut base::Change, principal: &Principal, id: ProjectId) -> Answer<Seat> {
+    Seat::take(change.conn(), principal, id).await?;
+    quota::lock(change, id).await?;
+    Seat::take(change.conn(), principal, id).await
 }
 
 /// Owners are made and unmade by owners only.
@@ -212,8 +218,7 @@ async fn remove(
         .db
         .change(&principal.actor(), "project.member_remove", id)
         .await?;
-    quota::lock(&mut change, id).await?;
-    let seat = Seat::take(change.conn(), &principal, id).await?;
+    let seat = locked(&mut change, &principal, id).await?;
     // Whoever wants to leave may.
     if user_id != principal.user_id {
         seat.needs(ProjectRole::Admin)?;

@@ -43,6 +43,11 @@ pub fn routes() -> Routes<Fleet> {
     ])
 }
 
+/// What is not offered yet is seen by whoever runs the platform, and by whoever sets its price.
+fn sees_hidden(principal: &Principal) -> bool {
+    looks(principal) || principal.may(Scope::Finance)
+}
+
 #[derive(Deserialize)]
 struct PathId {
     id: SkuId,
@@ -77,7 +82,7 @@ async fn list(
     Search(query): Search<PageQuery>,
 ) -> Answer<Json<Page<SkuView>>> {
     let page = query.page("skus", &fleet.app.cursors)?;
-    let rows = store::list(fleet.app.db.read(), looks(&principal), &page).await?;
+    let rows = store::list(fleet.app.db.read(), sees_hidden(&principal), &page).await?;
     let place = |row: &SkuRow| (row.created_at.into(), row.id);
     let list = page.answer(rows, "skus", &fleet.app.cursors, place, |row| row);
     let items = list.items.into_iter().map(view).collect::<Answer<_>>()?;
@@ -92,7 +97,7 @@ async fn show(
     let row = store::get(fleet.app.db.bookkeeping(), id).await?;
     // What is not offered is missing to those who rent.
     let row = row
-        .filter(|row| row.visible || looks(&principal))
+        .filter(|row| row.visible || sees_hidden(&principal))
         .ok_or(Code::NotFound)?;
     view(row).map(Json)
 }

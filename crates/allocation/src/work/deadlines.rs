@@ -46,21 +46,34 @@ async fn late(worker: &Worker) -> Answer<()> {
     .await?;
     for (id, code, at_step) in ids {
         let id = AllocationId::from(id);
-        let mut change = worker
-            .app
-            .db
-            .change(&Actor::system("deadlines"), "allocation.stuck", id)
-            .await?;
-        let row = store::lock(&mut change, id).await?;
-        let stays = row.ended_at.is_none() && row.stuck_since.is_none();
-        if stays && (row.deadline_at.is_some_and(|deadline| deadline < now) || code.is_some()) {
-            let code = code
-                .and_then(|code| code.parse().ok())
-                .unwrap_or(Code::DeadlineExceeded);
-            let place = at_step.unwrap_or_else(|| row.state.clone());
-            moves::stuck(&mut change, &row, code, &place).await?;
-            change.commit().await?;
+        if let Err(error) = tell_late(worker, id, now, code, at_step).await {
+            tracing::warn!(allocation = %id, %error, "it is late, and nobody is told of it yet");
         }
+    }
+    Ok(())
+}
+
+async fn tell_late(
+    worker: &Worker,
+    id: AllocationId,
+    now: OffsetDateTime,
+    code: Option<String>,
+    at_step: Option<String>,
+) -> Answer<()> {
+    let mut change = worker
+        .app
+        .db
+        .change(&Actor::system("deadlines"), "allocation.stuck", id)
+        .await?;
+    let row = store::lock(&mut change, id).await?;
+    let stays = row.ended_at.is_none() && row.stuck_since.is_none();
+    if stays && (row.deadline_at.is_some_and(|deadline| deadline < now) || code.is_some()) {
+        let code = code
+            .and_then(|code| code.parse().ok())
+            .unwrap_or(Code::DeadlineExceeded);
+        let place = at_step.unwrap_or_else(|| row.state.clone());
+        moves::stuck(&mut change, &row, code, &place).await?;
+        change.commit().await?;
     }
     Ok(())
 }

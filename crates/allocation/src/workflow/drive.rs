@@ -13,7 +13,8 @@ use super::{Fail, Flow, Step, Why};
 /// A step that says "again, at once" is believed this often in a row; then others have their turn.
 const PATIENCE: usize = 64;
 
-/// Goes on with a claim as far as it goes. Every return leaves the row as somebody else can go on with it.
+/// Goes on with a claim as far as it goes. Every return leaves the row as somebody else can go on with it: one that nobody
+/// can go on with says so, and is claimed by nobody until somebody wants it tried again.
 pub async fn drive<G: Ground>(db: &Db, flow: Flow, claim: &Claim, ground: &G) -> sqlx::Result<()> {
     let steps: Vec<Step<G>> = flow.steps();
     let names = steps.iter().map(|step| step.name).collect();
@@ -46,12 +47,16 @@ pub async fn drive<G: Ground>(db: &Db, flow: Flow, claim: &Claim, ground: &G) ->
         }
         let (way, at) = match walk.next() {
             Next::Begin { way, at, .. } => (*way, *at),
-            Next::End(end) => {
-                if let End::Stuck { at, undo, error } = end {
-                    tracing::error!(workflow = %claim.id, flow = flow.name(), at, ?undo, %error, "a workflow is stuck");
-                }
-                return Ok(());
+            Next::End(End::Done | End::Undone { .. }) => return Ok(()),
+            Next::End(End::Stuck { at, undo, error }) => {
+                tracing::error!(workflow = %claim.id, flow = flow.name(), at, ?undo, %error, "a workflow is stuck");
+                return match undo {
+                    // The record that says so was written with it.
+                    Some(_) => Ok(()),
+                    None => journal::stuck(db, claim, at, error).await,
+                };
             }
+            Next::End(End::Halted { at, error }) => return journal::stuck(db, claim, at, error).await,
         };
         let why = why(&walk);
         let step = &steps[at];

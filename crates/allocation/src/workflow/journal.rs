@@ -5,9 +5,10 @@ use base::http::Answer;
 use base::wake::Topic;
 use base::{Change, Db};
 use model::id::{AllocationId, OpId, derive_op};
+use model::signal::Code;
 use model::time::Timestamp;
 use sqlx::types::Json;
-use steps::{End, Next, Record, Way};
+use steps::{Cause, End, Fail, Next, Record, Way};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
@@ -61,15 +62,18 @@ pub async fn abandon(change: &mut Change, allocation: AllocationId) -> sqlx::Res
     Ok(())
 }
 
-/// What is stuck or waits is tried again now.
+/// What is stuck or waits is tried again now. Whoever takes it up reads in the journal where it was: a flow that this or
+/// another build has the steps of goes on there.
 pub async fn retry(change: &mut Change, allocation: AllocationId) -> sqlx::Result<()> {
     let at = OffsetDateTime::from(change.at());
     sqlx::query(
-        "update workflow set state = case when state = 'stuck' then 'undoing' else state end, due_at = $2
+        "update workflow set state = case when state <> 'stuck' then state when error -> 'error' ->> 'code' = $3 then 'running'
+                                          else 'undoing' end, due_at = $2
          where allocation_id = $1 and ended_at is null",
     )
     .bind(allocation.uuid())
     .bind(at)
+    .bind(Code::FlowChanged.as_str())
     .execute(change.conn())
     .await?;
     change.wake(Topic::Workflows);
@@ -179,6 +183,24 @@ pub async fn park(db: &Db, claim: &Claim, task: Option<Uuid>, after_ms: i64) -> 
     .bind(claim.epoch)
     .bind(task)
     .bind(OffsetDateTime::from(now.plus_ms(after_ms)))
+    .execute(db.bookkeeping())
+    .await?;
+    Ok(())
+}
+
+/// Nothing can be done without a person, and there is no record to say so: nobody claims it until it is tried again.
+pub async fn stuck(db: &Db, claim: &Claim, at: &str, error: &Fail) -> sqlx::Result<()> {
+    let cause = Cause {
+        at: at.to_owned(),
+        error: error.clone(),
+    };
+    sqlx::query(
+        "update workflow set state = 'stuck', error = $3, lease_until = to_timestamp(0), waits_for = null
+         where id = $1 and epoch = $2 and ended_at is null",
+    )
+    .bind(claim.id)
+    .bind(claim.epoch)
+    .bind(Json(cause))
     .execute(db.bookkeeping())
     .await?;
     Ok(())

@@ -74,7 +74,7 @@ impl Platform {
             detail: Some(why.detail.as_str()).filter(|detail| !detail.is_empty()),
         };
         if to == AllocationState::Unwinding {
-            intent::withdraw(&mut change, row.intent()?).await?;
+            intent::withdraw(&mut change, self.id).await?;
         }
         moves::enter(&mut change, &row, to, &because).await?;
         Ok(change.commit().await?)

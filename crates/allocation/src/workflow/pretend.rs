@@ -46,6 +46,8 @@ pub(super) struct Facts {
     /// Before which call somebody takes it back, and whether somebody has.
     pub(super) taken_back_before: Option<usize>,
     pub(super) cancelled: bool,
+    /// Before which call somebody gives back what is active by then.
+    pub(super) given_back_before: Option<usize>,
 }
 
 /// What counts: is something of a tenant on the host, is somebody charged, is anything under way?
@@ -72,6 +74,7 @@ impl Facts {
             blown: false,
             taken_back_before: None,
             cancelled: false,
+            given_back_before: None,
         }
     }
 
@@ -145,6 +148,9 @@ impl Pretend {
         {
             facts.state = AllocationState::Unwinding;
             facts.cancelled = true;
+        }
+        if facts.given_back_before == Some(facts.calls) && facts.state == AllocationState::Active {
+            facts.state = AllocationState::Releasing;
         }
         facts.calls += 1;
         let blow = match facts.fuse.take() {

@@ -169,3 +169,22 @@ fn whenever_it_is_taken_back_it_is_active_or_gone_in_the_end() {
     }
     assert!(ends[0] > 0 && ends[1] > 5, "{ends:?}");
 }
+
+#[test]
+fn what_is_given_back_before_it_was_seen_to_be_active_was_made() {
+    let mut given_back = 0;
+    for moment in 0.. {
+        let world = Rented::begin(Flow::Provision);
+        world.facts().given_back_before = Some(moment);
+        let mut process = world.context();
+        for at in 0..3 {
+            process.act(at, false).expect("nobody has taken it back");
+        }
+        let facts = world.facts();
+        given_back += usize::from(facts.state == AllocationState::Releasing);
+        if moment > facts.calls {
+            break;
+        }
+    }
+    assert!(given_back > 0, "at no moment in between");
+}

@@ -154,11 +154,10 @@ fn activate<'a, G: Ground>(ground: &'a G, why: &'a Why) -> Doing<'a> {
                 ground.enter(AllocationState::Active, "ready", why).await?;
                 Err(Fail::after_ms(0))
             }
-            AllocationState::Active => Ok(()),
+            // It was active: whoever gives it back before we see that has a workflow for it, and there is nothing to undo.
+            AllocationState::Active | AllocationState::Releasing | AllocationState::Released => Ok(()),
             AllocationState::Requested
             | AllocationState::Unwinding
-            | AllocationState::Releasing
-            | AllocationState::Released
             | AllocationState::Failed
             | AllocationState::Cancelled => Err(cancelled()),
         }

@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use crate::client::Client;
 use crate::failure::Failure;
 use crate::ids::{Noun, named, resolve};
+use crate::once::{self, Once};
 use crate::output::Done;
 use crate::session::{Limit, Session};
 use crate::{duration, thread};
@@ -101,6 +102,8 @@ pub(crate) enum Verb {
         /// An id or a name
         allocation: String,
         #[command(flatten)]
+        once: Once,
+        #[command(flatten)]
         wait: Wait,
     },
     /// A new end, counted from now
@@ -151,6 +154,8 @@ pub(crate) struct Create {
     /// Released by itself after this long: 4h, 7d
     #[arg(long, value_parser = duration::parse)]
     ttl: Option<Duration>,
+    #[command(flatten)]
+    once: Once,
     #[command(flatten)]
     wait: Wait,
 }
@@ -244,9 +249,9 @@ pub(crate) async fn run(verb: Verb, session: &mut Session) -> Result<(), Failure
             .await
         }
         Verb::Retry { allocation } => act(session, &allocation, "retry", &json!({}), told::retried).await,
-        Verb::Again { allocation, wait } => {
+        Verb::Again { allocation, once, wait } => {
             let (client, path) = found(session, &allocation).await?;
-            let made = client.post_once(&format!("{path}/again"), &json!({})).await?;
+            let made = once::post(session, &client, &format!("{path}/again"), &json!({}), once).await?;
             shown(session, &client, made, &wait).await
         }
         Verb::Extend { allocation, ttl } => {
@@ -305,7 +310,7 @@ async fn create(session: &mut Session, wish: Create) -> Result<(), Failure> {
         ssh_public_keys: keys,
         ttl_s: wish.ttl.map(|ttl| ttl.as_secs()),
     };
-    let made = client.post_once(Noun::Allocation.path(), &body).await?;
+    let made = once::post(session, &client, Noun::Allocation.path(), &body, wish.once).await?;
     shown(session, &client, made, &wish.wait).await
 }
 

@@ -7,6 +7,7 @@ mod destructive;
 mod errors;
 mod help;
 mod ids;
+mod once;
 mod output;
 mod prices;
 mod probe;

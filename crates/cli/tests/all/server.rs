@@ -14,6 +14,7 @@ pub(crate) struct Asked {
     pub(crate) path: String,
     pub(crate) authorization: Option<String>,
     pub(crate) if_match: Option<String>,
+    pub(crate) idempotency_key: Option<String>,
     pub(crate) body: Value,
 }
 
@@ -70,7 +71,7 @@ async fn serve(stream: TcpStream, handler: &Handler, log: &Mutex<Vec<Asked>>) ->
     stream.read_line(&mut first).await?;
     let mut words = first.split_whitespace().map(str::to_owned);
     let (method, path) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
-    let (mut length, mut authorization, mut if_match) = (0, None, None);
+    let (mut length, mut authorization, mut if_match, mut idempotency_key) = (0, None, None, None);
     loop {
         let mut line = String::new();
         stream.read_line(&mut line).await?;
@@ -81,6 +82,7 @@ async fn serve(stream: TcpStream, handler: &Handler, log: &Mutex<Vec<Asked>>) ->
             "content-length" => length = value.parse().unwrap_or_default(),
             "authorization" => authorization = Some(value.to_owned()),
             "if-match" => if_match = Some(value.to_owned()),
+            "idempotency-key" => idempotency_key = Some(value.to_owned()),
             _ => {}
         }
     }
@@ -91,6 +93,7 @@ async fn serve(stream: TcpStream, handler: &Handler, log: &Mutex<Vec<Asked>>) ->
         path,
         authorization,
         if_match,
+        idempotency_key,
         body: serde_json::from_slice(&body).unwrap_or_default(),
     };
     let before = {

@@ -1,13 +1,17 @@
 //! What tenants rent, with real agents and executors on pretended hosts: the way there, the way back, and everything that
 //! comes between.
 
+mod again;
 mod apart;
 pub(crate) mod events;
 mod late_repair;
 mod machines;
 mod matrix;
+mod once;
 mod promises;
 mod races;
+mod standstill;
+mod strangers;
 mod tenants;
 mod uses;
 mod walk;

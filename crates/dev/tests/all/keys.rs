@@ -4,7 +4,7 @@
 mod calendar;
 mod delegation;
 mod directory;
-mod revocation;
+pub(crate) mod revocation;
 mod rotation;
 
 use base::testing::eventually;
@@ -14,11 +14,11 @@ use model::api::TrustView;
 use model::key::KeyId;
 use model::trust::{KeyStatus, Purpose};
 
-async fn trust(town: &Town) -> TrustView {
+pub(crate) async fn trust(town: &Town) -> TrustView {
     town.api().get("/v1/trust").await.expect("the keys are shown")
 }
 
-fn key_of(view: &TrustView, purpose: Purpose, status: KeyStatus) -> KeyId {
+pub(crate) fn key_of(view: &TrustView, purpose: Purpose, status: KeyStatus) -> KeyId {
     let found = view
         .keys
         .iter()

@@ -181,6 +181,13 @@ async fn a_slice_ends_when_its_time_is_over_unless_it_is_extended() {
         .post(&quota, &json!({ "max_ttl_hours": 2 }))
         .await
         .expect("changed");
+    let endless = market
+        .api()
+        .post::<QuotaView>(&quota, &json!({ "max_ttl_hours": 0 }))
+        .await;
+    let error = endless.expect_err("not what it does");
+    let error = error.downcast_ref::<Refused>().expect("an answer");
+    assert_eq!((error.status.as_u16(), error.code()), (422, Some(Code::FieldInvalid)));
     assert_eq!(
         refused(try_verb(&market, made.id, "extend", json!({ "ttl_s": 7201 })).await),
         Code::QuotaExceeded

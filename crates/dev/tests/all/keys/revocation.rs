@@ -19,7 +19,7 @@ use crate::abuse::connect;
 const GUESTS: u32 = 8;
 const REVOCATIONS: u32 = 3;
 
-async fn revoke(town: &Town, keyid: KeyId) -> TrustView {
+pub(crate) async fn revoke(town: &Town, keyid: KeyId) -> TrustView {
     let body = TrustRevoke {
         reason: "seen in a paste bin".to_owned(),
     };
