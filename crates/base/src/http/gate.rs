@@ -89,13 +89,19 @@ async fn admit(gate: &Gate, request: &mut Request, standing: &mut Option<Standin
             let shown = auth::presented(&gate.app, request.headers());
             let sender = Subject::address(address);
             let ask = Ask::of(request.method());
-            standing
-                .insert(rates.count_presented(shown, sender.clone(), ask))
-                .passed()?;
-            let principal = auth::authenticate(&gate.app, request.headers(), address).await?;
-            if let Some(owner) = rates.opened(shown, principal.user_id, &sender, ask) {
-                *standing = Some(owner);
-            }
+            let (counted, presented) = rates.presented(shown, sender, ask);
+            standing.insert(counted).passed()?;
+            let found = auth::authenticate(&gate.app, request.headers(), address).await;
+            let other = match &found {
+                Ok(principal) => presented.opened(principal.user_id),
+                Err(refusal) if refusal.status().is_client_error() => presented.refused(),
+                Err(_) => {
+                    presented.unjudged();
+                    None
+                }
+            };
+            *standing = other.or(*standing);
+            let principal = found?;
             if let Credential::Session(_) = principal.credential
                 && let Err(foreign) = same_origin(&gate.app.config, request.method(), request.headers())
             {
