@@ -20,7 +20,7 @@ use super::shell::correlation_id;
 use super::version;
 use crate::app::App;
 use crate::auth::session::same_origin;
-use crate::auth::{self, Credential, Principal, Role};
+use crate::auth::{self, Credential, Presence, Principal, Role};
 use crate::tx::{Actor, ActorKind, Target};
 
 /// Who is at the other end of a mutually authenticated connection. The listener puts it into the request after it has
@@ -91,7 +91,11 @@ async fn admit(gate: &Gate, request: &mut Request, standing: &mut Option<Standin
             let ask = Ask::of(request.method());
             let (counted, presented) = rates.presented(shown, sender, ask);
             standing.insert(counted).passed()?;
-            let found = auth::authenticate(&gate.app, request.headers(), address).await;
+            let presence = match gate.route.is_stream() {
+                true => Presence::Listens,
+                false => Presence::Acts,
+            };
+            let found = auth::authenticate_as(&gate.app, request.headers(), address, presence).await;
             let other = match &found {
                 Ok(principal) => presented.opened(principal.user_id),
                 Err(refusal) if refusal.status().is_client_error() => presented.refused(),
