@@ -16,6 +16,8 @@ use crate::http::{Answer, ApiError};
 pub const HEADER: &str = "idempotency-key";
 /// On an answer that was given before.
 pub const REPLAYED: &str = "idempotency-replayed";
+/// What a key looks like, for those who read documents.
+pub(crate) const PATTERN: &str = "^[A-Za-z0-9_-]{1,64}$";
 const KEEP_S: i64 = 86_400;
 
 /// One caller's key for one route and one body.

@@ -38,13 +38,11 @@ pub fn routes() -> Routes<Fleet> {
             .answers::<Page<AllocationView>>(),
         verb(Route::post("/v1/allocations", TENANT, post_create))
             .summary("Rent something; needs an Idempotency-Key")
+            .takes_key()
             .takes::<AllocationCreate>()
             .fails(&[
                 Code::QuotaExceeded,
                 Code::NoCapacity,
-                Code::IdempotencyKeyMissing,
-                Code::IdempotencyKeyReused,
-                Code::IdempotencyInFlight,
                 Code::SshKeyMissing,
                 Code::ImageUnknown,
             ]),
@@ -86,6 +84,7 @@ pub fn routes() -> Routes<Fleet> {
             .fails(&[Code::StateConflict, Code::QuotaExceeded]),
         verb(Route::post("/v1/allocations/{id}/again", TENANT, again))
             .summary("A new allocation like one that failed or was cancelled; needs an Idempotency-Key")
+            .takes_key()
             .fails(&[Code::StateConflict, Code::QuotaExceeded, Code::NoCapacity]),
     ])
 }

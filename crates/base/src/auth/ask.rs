@@ -20,15 +20,38 @@ use crate::http::{ApiError, correlation_id};
 use crate::metrics::AUTH_FAILURES;
 use crate::tx::{Actor, ActorKind, Target};
 
+/// What a request says of whoever sent it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Presence {
+    /// They want something now.
+    Acts,
+    /// A stream goes on, and comes back, also before an empty chair: it keeps no browser signed in.
+    Listens,
+}
+
 pub async fn authenticate(app: &App, headers: &HeaderMap, address: Option<IpAddr>) -> Result<Principal, ApiError> {
-    let found = look_up(app, headers, address).await;
+    authenticate_as(app, headers, address, Presence::Acts).await
+}
+
+pub async fn authenticate_as(
+    app: &App,
+    headers: &HeaderMap,
+    address: Option<IpAddr>,
+    presence: Presence,
+) -> Result<Principal, ApiError> {
+    let found = look_up(app, headers, address, presence).await;
     if let Err(error) = &found {
         counter!(AUTH_FAILURES, "code" => error.code.as_str()).increment(1);
     }
     found
 }
 
-async fn look_up(app: &App, headers: &HeaderMap, address: Option<IpAddr>) -> Result<Principal, ApiError> {
+async fn look_up(
+    app: &App,
+    headers: &HeaderMap,
+    address: Option<IpAddr>,
+    presence: Presence,
+) -> Result<Principal, ApiError> {
     if let Some(value) = headers.get(header::AUTHORIZATION) {
         let text = bearer(value).ok_or(Code::TokenInvalid)?;
         return match (&app.oidc, oidc::looks_like_one(text)) {
@@ -37,7 +60,7 @@ async fn look_up(app: &App, headers: &HeaderMap, address: Option<IpAddr>) -> Res
         };
     }
     let secret = session::secret(&app.config, headers).ok_or(Code::Unauthenticated)?;
-    by_session(app, &secret, address).await
+    by_session(app, &secret, address, presence).await
 }
 
 async fn by_token(app: &App, secret: TokenSecret, address: Option<IpAddr>) -> Result<Principal, ApiError> {
@@ -94,7 +117,12 @@ async fn by_provider(
     })
 }
 
-async fn by_session(app: &App, secret: &TokenSecret, address: Option<IpAddr>) -> Result<Principal, ApiError> {
+async fn by_session(
+    app: &App,
+    secret: &TokenSecret,
+    address: Option<IpAddr>,
+    presence: Presence,
+) -> Result<Principal, ApiError> {
     let row = session::by_secret(&app.db, secret).await?.ok_or(Code::TokenInvalid)?;
     let now = OffsetDateTime::from(app.clock.now());
     let id = SessionId::from(row.id);
@@ -102,7 +130,9 @@ async fn by_session(app: &App, secret: &TokenSecret, address: Option<IpAddr>) ->
         let actor = Actor::new(ActorKind::User, UserId::from(row.user_id), correlation_id()).at(address);
         return Err(refused(app, &actor, "session.use", id, code).await?);
     }
-    row.mark_used(&app.db, now).await?;
+    if presence == Presence::Acts {
+        row.mark_used(&app.db, now).await?;
+    }
     Ok(Principal {
         user_id: row.user_id.into(),
         user_name: row.user_name,

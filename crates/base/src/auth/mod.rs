@@ -20,8 +20,8 @@ pub mod session;
 mod token;
 mod user;
 
-pub use ask::authenticate;
 pub(crate) use ask::presented;
+pub use ask::{Presence, authenticate, authenticate_as};
 pub use bootstrap::{admin_token, bootstrap_admin};
 pub use role::{Role, Scope, UnknownWord};
 pub use token::{

@@ -1,5 +1,6 @@
 //! Browsers that are signed in. The cookie holds 256 random bits of which we keep the digest; a session ends when nobody
-//! used it for a while, after its whole life, when its person leaves or is disabled, whichever comes first.
+//! used it for a while, after its whole life, when its person leaves or is disabled, whichever comes first. A stream that
+//! is open, or opened again, is no use of it.
 
 use http::{HeaderMap, HeaderValue, Method, header};
 use model::id::{SessionId, UserId};

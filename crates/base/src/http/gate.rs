@@ -20,7 +20,7 @@ use super::shell::correlation_id;
 use super::version;
 use crate::app::App;
 use crate::auth::session::same_origin;
-use crate::auth::{self, Credential, Principal, Role};
+use crate::auth::{self, Credential, Presence, Principal, Role};
 use crate::tx::{Actor, ActorKind, Target};
 
 /// Who is at the other end of a mutually authenticated connection. The listener puts it into the request after it has
@@ -89,13 +89,23 @@ async fn admit(gate: &Gate, request: &mut Request, standing: &mut Option<Standin
             let shown = auth::presented(&gate.app, request.headers());
             let sender = Subject::address(address);
             let ask = Ask::of(request.method());
-            standing
-                .insert(rates.count_presented(shown, sender.clone(), ask))
-                .passed()?;
-            let principal = auth::authenticate(&gate.app, request.headers(), address).await?;
-            if let Some(owner) = rates.opened(shown, principal.user_id, &sender, ask) {
-                *standing = Some(owner);
-            }
+            let (counted, presented) = rates.presented(shown, sender, ask);
+            standing.insert(counted).passed()?;
+            let presence = match gate.route.is_stream() {
+                true => Presence::Listens,
+                false => Presence::Acts,
+            };
+            let found = auth::authenticate_as(&gate.app, request.headers(), address, presence).await;
+            let other = match &found {
+                Ok(principal) => presented.opened(principal.user_id),
+                Err(refusal) if refusal.status().is_client_error() => presented.refused(),
+                Err(_) => {
+                    presented.unjudged();
+                    None
+                }
+            };
+            *standing = other.or(*standing);
+            let principal = found?;
             if let Credential::Session(_) = principal.credential
                 && let Err(foreign) = same_origin(&gate.app.config, request.method(), request.headers())
             {

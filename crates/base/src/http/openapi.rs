@@ -11,6 +11,9 @@ use serde_json::{Map, Value, json};
 use super::rate;
 use super::route::{Access, RouteInfo};
 use super::version;
+use crate::idempotency;
+
+const REPLAYED: &str = "Idempotency-Replayed";
 
 /// What the document says about itself.
 #[derive(Clone, Copy, Debug)]
@@ -60,6 +63,12 @@ fn operation(route: &RouteInfo, generator: &mut SchemaGenerator, error: &Schema)
                 answer["headers"] = json!({ "ETag": { "description": "Its version.", "schema": tag } });
             }
         }
+        if route.keyed {
+            answer["headers"][REPLAYED] = json!({
+                "description": "Only on an answer that was given before, under the same key.",
+                "schema": { "type": "string", "const": "true" },
+            });
+        }
         answers.insert(status.as_u16().to_string(), answer);
     }
     if let Some(schema) = route.streams {
@@ -69,6 +78,13 @@ fn operation(route: &RouteInfo, generator: &mut SchemaGenerator, error: &Schema)
     let mut codes: Vec<_> = route.fails.to_vec();
     if version::needs_version(&route.method) {
         codes.extend([Code::PreconditionRequired, Code::VersionConflict]);
+    }
+    if route.keyed {
+        codes.extend([
+            Code::IdempotencyKeyMissing,
+            Code::IdempotencyKeyReused,
+            Code::IdempotencyInFlight,
+        ]);
     }
     codes.sort_by_key(|code| (code.status(), code.as_str()));
     for code in codes {
@@ -107,6 +123,15 @@ fn operation(route: &RouteInfo, generator: &mut SchemaGenerator, error: &Schema)
             true,
             "The object's ETag, or `*` for whatever there is.",
         ));
+    }
+    if route.keyed {
+        let mut key = header(
+            "Idempotency-Key",
+            true,
+            "Of the caller's own: the same again is the same wish.",
+        );
+        key["schema"]["pattern"] = json!(idempotency::PATTERN);
+        parameters.push(key);
     }
     if route.streams.is_some() {
         parameters.push(header(

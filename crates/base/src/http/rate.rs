@@ -3,6 +3,7 @@
 //! shown neither or want to sign in. Kept in this process only and bounded in memory, so that asking it never costs more than
 //! what it saves. It slows down one who asks too often; it decides nothing else and leaves no audit row.
 
+mod presented;
 mod standing;
 
 use std::collections::HashMap;
@@ -144,31 +145,6 @@ impl Rates {
         self.count_at(subject, Instant::now())
     }
 
-    /// A request with a credential that may be anything. One that is known to open something is its owner's; any other
-    /// is its sender's, before the database is asked about it.
-    pub(super) fn count_presented(&self, shown: Option<Sha256>, sender: Subject, ask: Ask) -> Standing {
-        let owner = shown.and_then(|shown| self.owners().get(&shown).copied());
-        self.count(owner.map_or(sender, |owner| Subject::User(owner, ask)))
-    }
-
-    /// This credential has opened something: what it asks is no longer its sender's. Tells how its owner stands if it was
-    /// not known before.
-    pub(super) fn opened(&self, shown: Option<Sha256>, user: UserId, sender: &Subject, ask: Ask) -> Option<Standing> {
-        let shown = shown?;
-        let mut owners = self.owners();
-        if owners.len() >= SUBJECTS_MOST && !owners.contains_key(&shown) {
-            // Whoever still asks is known again with the next request.
-            owners.clear();
-        }
-        if owners.insert(shown, user).is_some() {
-            return None;
-        }
-        drop(owners);
-        self.give_back(sender);
-        // Its first request has passed already, so there is nothing left to refuse.
-        Some(self.count(Subject::User(user, ask)))
-    }
-
     fn buckets(&self) -> MutexGuard<'_, Buckets> {
         self.0.buckets.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -282,22 +258,48 @@ mod tests {
 
     #[test]
     fn a_token_that_opens_is_not_starved_by_guesses_from_its_address() {
-        let rates = rates(1);
+        let (rates, person) = (rates(1), UserId::new());
         let (mine, sender) = (Some(Sha256::of(b"mine")), from("192.0.2.1"));
-        rates
-            .count_presented(mine, sender.clone(), Ask::Look)
-            .passed()
-            .expect("the first request");
-        let opened = |ask| rates.opened(mine, UserId::new(), &sender, ask);
-        let first = opened(Ask::Look).expect("not known before");
+        let show = |shown| rates.presented(shown, sender.clone(), Ask::Look);
+        let (standing, presented) = show(mine);
+        standing.passed().expect("the first request");
+        let first = presented.opened(person).expect("not known before");
         assert_eq!((first.limit, first.remaining, first.reset_s), (10, 9, 6));
-        let guess = |n: u32| rates.count_presented(Some(Sha256::of(&n.to_be_bytes())), sender.clone(), Ask::Look);
+        let guess = |n: u32| show(Some(Sha256::of(&n.to_be_bytes()))).0;
         assert_eq!((0..100).filter(|n| guess(*n).passed().is_ok()).count(), 10);
-        assert!(opened(Ask::Look).is_none(), "known by now");
-        rates
-            .count_presented(mine, sender.clone(), Ask::Look)
-            .passed()
-            .expect("still served");
+        let (standing, presented) = show(mine);
+        standing.passed().expect("still served");
+        assert!(presented.opened(person).is_none(), "known by now");
+    }
+
+    #[test]
+    fn what_opens_nothing_any_more_is_its_senders_and_so_is_what_is_not_waited_for() {
+        let (rates, person) = (rates(1), UserId::new());
+        let (ended, sender) = (Some(Sha256::of(b"ended")), from("192.0.2.1"));
+        let left = |subject| rates.count(subject).remaining;
+        let show = || {
+            let (standing, presented) = rates.presented(ended, sender.clone(), Ask::Look);
+            assert!(standing.passed().is_ok());
+            presented
+        };
+        show().opened(person);
+        show().unjudged();
+        assert_eq!(
+            left(Subject::User(person, Ask::Look)),
+            7,
+            "it may be good: still theirs"
+        );
+        let sender_stands = show().refused().expect("no longer theirs");
+        assert_eq!((sender_stands.limit, sender_stands.remaining), (10, 9));
+        assert_eq!(left(Subject::User(person, Ask::Look)), 6, "it cost them nothing");
+        assert!(show().refused().is_none(), "not known any more");
+        show().opened(person);
+        drop(show());
+        assert_eq!(left(Subject::User(person, Ask::Look)), 4, "nor did hanging up");
+        let taken = || rates.count(Subject::User(person, Ask::Look)).passed().is_ok();
+        while taken() {}
+        drop(rates.presented(ended, sender.clone(), Ask::Look));
+        assert!(!taken(), "what was not counted is not given back");
     }
 
     #[test]
@@ -305,13 +307,15 @@ mod tests {
         let (rates, sender, person) = (rates(1), from("192.0.2.1"), UserId::new());
         let tokens: Vec<Sha256> = (0..5u32).map(|n| Sha256::of(&n.to_be_bytes())).collect();
         for token in &tokens {
-            rates
-                .count_presented(Some(*token), sender.clone(), Ask::Look)
-                .passed()
-                .expect("a first request");
-            rates.opened(Some(*token), person, &sender, Ask::Look);
+            let (standing, presented) = rates.presented(Some(*token), sender.clone(), Ask::Look);
+            standing.passed().expect("a first request");
+            presented.opened(person);
         }
-        let again = |n: usize| rates.count_presented(Some(tokens[n % 5]), sender.clone(), Ask::Look);
+        let again = |n: usize| {
+            let (standing, presented) = rates.presented(Some(tokens[n % 5]), sender.clone(), Ask::Look);
+            presented.unjudged();
+            standing
+        };
         assert_eq!((0..100).filter(|n| again(*n).passed().is_ok()).count(), 5, "ten in all");
     }
 

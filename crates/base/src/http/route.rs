@@ -54,6 +54,8 @@ pub struct RouteInfo {
     /// What each message of a stream is.
     pub(super) streams: Option<SchemaOf>,
     pub(super) takes: Option<SchemaOf>,
+    /// It has to come with an Idempotency-Key.
+    pub(super) keyed: bool,
     pub(super) searches: Option<SchemaOf>,
 }
 
@@ -97,6 +99,7 @@ impl<S: Clone + Send + Sync + 'static> Route<S> {
             versioned: false,
             streams: None,
             takes: None,
+            keyed: false,
             searches: None,
         };
         Self {
@@ -151,6 +154,12 @@ impl<S: Clone + Send + Sync + 'static> Route<S> {
     /// The request body.
     pub fn takes<T: JsonSchema>(mut self) -> Self {
         self.info.takes = Some(|generator| generator.subschema_for::<T>());
+        self
+    }
+
+    /// An Idempotency-Key, which the handler demands: under one key it is done once.
+    pub fn takes_key(mut self) -> Self {
+        self.info.keyed = true;
         self
     }
 

@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
+use tokio::sync::{OwnedRwLockWriteGuard, RwLock};
 use tokio::task::JoinHandle;
 
 use grants::{Code, Device};
@@ -50,6 +51,8 @@ struct Shared {
     url: String,
     clock: Clock,
     state: Mutex<State>,
+    /// Every answer passes; whoever writes holds them all.
+    door: Arc<RwLock<()>>,
 }
 
 #[derive(Debug)]
@@ -58,6 +61,7 @@ struct State {
     keys: Vec<SigningKey>,
     codes: HashMap<String, Code>,
     devices: HashMap<String, Device>,
+    visits: usize,
     key_reads: usize,
     broken: bool,
 }
@@ -84,9 +88,11 @@ impl Issuer {
                 keys: vec![SigningKey::new("first", KeyKind::P256)],
                 codes: HashMap::new(),
                 devices: HashMap::new(),
+                visits: 0,
                 key_reads: 0,
                 broken: false,
             }),
+            door: Arc::default(),
         });
         let router = pages::router(shared.clone());
         let serving = tokio::spawn(async move {
@@ -108,6 +114,16 @@ impl Issuer {
             state.keys.clear();
         }
         state.keys.insert(0, key);
+    }
+
+    /// Nothing is answered as long as this lives.
+    pub async fn hold(&self) -> OwnedRwLockWriteGuard<()> {
+        self.shared.door.clone().write_owned().await
+    }
+
+    /// How often it was asked anything, answered or not.
+    pub fn visits(&self) -> usize {
+        self.shared.state().visits
     }
 
     /// How often its keys were read.

@@ -7,7 +7,7 @@ use axum::extract::State;
 use base::auth::{self, Role, Scope};
 use base::http::{Access, ApiError, Body, Info, Params, Peer, Route, Routes, Search, Shell, finish, openapi};
 use base::testing::TestDb;
-use base::{Actor, App};
+use base::{Actor, App, Config};
 use http::{Method, Request, StatusCode};
 use model::id::NodeId;
 use model::signal::Code;
@@ -80,8 +80,12 @@ struct Town {
 
 impl Town {
     async fn start() -> Self {
+        Self::with(|_| {}).await
+    }
+
+    async fn with(change: impl FnOnce(&mut Config)) -> Self {
         let test = TestDb::new().await;
-        let app = test.app().await;
+        let app = test.app_with(change).await;
         let router = finish(
             routes().router(&app).with_state(app.clone()),
             Shell::new("api").loopback_only(),
@@ -301,6 +305,38 @@ async fn auth_token(town: &Town, scope: Scope) -> String {
         .expect("creates")
         .secret
         .reveal()
+}
+
+#[tokio::test]
+async fn a_token_that_was_ended_uses_up_nothing_of_its_owners() {
+    let town = Town::with(|config| config.rate_reads_per_min = 20).await;
+    let (db, actor) = (&town.app.db, Actor::system("test"));
+    let user = auth::user_create(db, &actor, "ada", &[Scope::Operator]);
+    let user = user.await.expect("creates");
+    let token = async |name: &str| {
+        let made = auth::token_create(db, &actor, user, name, &[Scope::Operator], 3600).await;
+        made.expect("creates")
+    };
+    let (found, other) = (token("found").await, token("other").await);
+    let path = format!("/v1/nodes/{}", NodeId::new());
+    let ask = async |token: &auth::NewToken| town.ask(get(&path, Some(&token.secret.reveal()))).await;
+    // Both are known by now to be hers.
+    for token in [&found, &other] {
+        assert_eq!(ask(token).await.0, StatusCode::NOT_FOUND);
+    }
+    auth::token_revoke(db, &actor, auth::Whose::Everybodys, found.id)
+        .await
+        .expect("revoked");
+    for n in 0..100 {
+        let (status, headers, _) = ask(&found).await;
+        assert_eq!(status, StatusCode::UNAUTHORIZED, "{n}");
+        assert_ne!(headers["ratelimit-limit"], "20", "it tells nothing of hers");
+    }
+    let (status, headers, _) = ask(&other).await;
+    assert_eq!(
+        (status, &headers["ratelimit-limit"]),
+        (StatusCode::NOT_FOUND, &http::HeaderValue::from(20))
+    );
 }
 
 #[tokio::test]

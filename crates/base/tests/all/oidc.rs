@@ -1,6 +1,7 @@
 //! People whom an identity provider vouches for: a real one of this process, over HTTP, with real keys.
 
 mod confusion;
+mod hanging_up;
 mod people;
 mod rotation;
 mod sessions;

@@ -121,34 +121,34 @@ impl Expected<'_> {
 async fn answer(listener: &TcpListener, expected: &Expected<'_>) -> Result<String, Failure> {
     loop {
         let (mut visitor, _) = listener.accept().await?;
-        let visit = async {
-            let head = head(&mut visitor).await?;
-            let brought = expected.judge(&head);
-            let (status, text) = match &brought {
-                Brought::Code(_) => (
-                    "200 OK",
-                    format!(
-                        "Signed in. Your terminal shows {}; if it shows another code, close it. You can close this page.",
-                        expected.pairing
-                    ),
-                ),
-                Brought::Declined => ("200 OK", "Not signed in. You can close this page.".to_owned()),
-                Brought::Nothing => ("404 Not Found", "Nothing is here.".to_owned()),
-            };
-            say(&mut visitor, status, &text).await?;
-            std::io::Result::Ok(brought)
+        // A visitor who is slow, rude or lost changes nothing.
+        let Ok(Ok(head)) = tokio::time::timeout(VISIT, head(&mut visitor)).await else {
+            continue;
         };
-        match tokio::time::timeout(VISIT, visit).await {
-            Ok(Ok(Brought::Code(code))) => return Ok(code),
-            Ok(Ok(Brought::Declined)) => {
+        let brought = expected.judge(&head);
+        let (status, text) = match &brought {
+            Brought::Code(_) => (
+                "200 OK",
+                format!(
+                    "Signed in. Your terminal shows {}; if it shows another code, close it. You can close this page.",
+                    expected.pairing
+                ),
+            ),
+            Brought::Declined => ("200 OK", "Not signed in. You can close this page.".to_owned()),
+            Brought::Nothing => ("404 Not Found", "Nothing is here.".to_owned()),
+        };
+        // What was brought counts, whether its bringer waits for the page or not.
+        let _unread = tokio::time::timeout(VISIT, say(&mut visitor, status, &text)).await;
+        match brought {
+            Brought::Code(code) => return Ok(code),
+            Brought::Declined => {
                 return Err(Failure::new(
                     Exit::Login,
                     Code::SignInRefused,
                     "the identity provider declined",
                 ));
             }
-            // A visitor who is slow, rude or lost changes nothing.
-            Ok(Ok(Brought::Nothing) | Err(_)) | Err(_) => {}
+            Brought::Nothing => {}
         }
     }
 }
@@ -180,6 +180,25 @@ async fn say(visitor: &mut TcpStream, status: &str, text: &str) -> std::io::Resu
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn a_code_counts_also_if_its_browser_is_gone_before_the_page() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a port");
+        let mut browser = TcpStream::connect(listener.local_addr().expect("bound"))
+            .await
+            .expect("open");
+        let head = b"GET /callback?code=c&state=s HTTP/1.1\r\n\r\n";
+        browser.write_all(head).await.expect("sent");
+        browser.set_zero_linger().expect("gone at once");
+        drop(browser);
+        let expected = Expected {
+            state: "s",
+            issuer: "https://id.example",
+            pairing: "x",
+        };
+        let code = tokio::time::timeout(VISIT, answer(&listener, &expected)).await;
+        assert_eq!(code.expect("in time").expect("signed in"), "c");
+    }
 
     #[test]
     fn only_the_answer_that_was_asked_for_counts() {

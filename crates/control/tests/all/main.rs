@@ -3,4 +3,5 @@
 mod binary;
 mod contract;
 mod documents;
+mod keys;
 mod secrets;

@@ -15,7 +15,7 @@ use base::testing::issuer::{Issuer, Person};
 use dev::town::Town;
 use http::header::{COOKIE, HOST, LOCATION, ORIGIN, SET_COOKIE};
 use http::{HeaderName, HeaderValue, Method};
-use wire::http::{Client, Response};
+use wire::http::{Client, Held, RequestBuilder, Response};
 
 use crate::EXE;
 
@@ -58,7 +58,7 @@ impl Browser {
         }
     }
 
-    pub(crate) async fn send(&mut self, method: Method, path: &str, headers: &[(HeaderName, &str)]) -> Response {
+    fn request(&self, method: Method, path: &str) -> RequestBuilder<'_> {
         let mut request = self.client.request(method, path);
         let host = self.origin.trim_start_matches("http://");
         request = request.header(HOST, HeaderValue::from_str(host).expect("a header"));
@@ -70,6 +70,11 @@ impl Browser {
         if !jar.is_empty() {
             request = request.header(COOKIE, HeaderValue::from_str(&jar.join("; ")).expect("a header"));
         }
+        request
+    }
+
+    pub(crate) async fn send(&mut self, method: Method, path: &str, headers: &[(HeaderName, &str)]) -> Response {
+        let mut request = self.request(method, path);
         for (name, value) in headers {
             request = request.header(name.clone(), HeaderValue::from_str(value).expect("a header"));
         }
@@ -92,6 +97,12 @@ impl Browser {
 
     pub(crate) async fn get(&mut self, path: &str) -> Response {
         self.send(Method::GET, path, &[]).await
+    }
+
+    /// A stream, for as long as it is held.
+    pub(crate) async fn listens(&self, path: &str) -> Held {
+        let begun = self.request(Method::GET, path).hold().await;
+        begun.expect("an answer").expect("open")
     }
 
     /// From a page of the server itself.

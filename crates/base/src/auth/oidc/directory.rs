@@ -1,12 +1,14 @@
 //! What the provider publishes: its addresses and its keys. Read anew after five minutes, or when a token names a key that
 //! is not known; in either case at most once a minute, whoever asks and however often. What was read last counts for a
-//! day while nothing newer can be had, and after that nobody is let in on the provider's word.
+//! day while nothing newer can be had, and after that nobody is let in on the provider's word. A reading that was begun is
+//! finished, also when whoever asked for it hangs up.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, ensure};
 use model::time::Timestamp;
 use serde::Deserialize;
+use tokio::sync::OwnedMutexGuard;
 
 use super::Refusal;
 use super::fetch::Fetch;
@@ -53,7 +55,7 @@ pub(super) struct Directory {
     clock: Clock,
     state: Mutex<State>,
     /// One reads, the others wait for it or go on with what they have.
-    turn: tokio::sync::Mutex<()>,
+    turn: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl Directory {
@@ -63,12 +65,12 @@ impl Directory {
             issuer,
             clock,
             state: Mutex::default(),
-            turn: tokio::sync::Mutex::default(),
+            turn: Arc::default(),
         }
     }
 
     /// The newest reading that may be used, after trying for a newer one if it does not do.
-    pub(super) async fn known(&self, does: impl Fn(&[Key]) -> bool) -> Result<Arc<Known>, Refusal> {
+    pub(super) async fn known(self: &Arc<Self>, does: impl Fn(&[Key]) -> bool) -> Result<Arc<Known>, Refusal> {
         let now = self.clock.now();
         let good = self.usable(now);
         let fit = good.as_ref().filter(|known| does(&known.keys)).cloned();
@@ -78,14 +80,14 @@ impl Directory {
         match fit {
             Some(known) => {
                 // Old, but it does: nobody waits for the one who reads.
-                if let Ok(_turn) = self.turn.try_lock() {
-                    self.read_if_due(now).await;
+                if let Ok(turn) = self.turn.clone().try_lock_owned() {
+                    self.read_if_due(now, turn).await;
                 }
                 Ok(self.usable(now).unwrap_or(known))
             }
             None => {
-                let _turn = self.turn.lock().await;
-                self.read_if_due(now).await;
+                let turn = self.turn.clone().lock_owned().await;
+                self.read_if_due(now, turn).await;
                 self.usable(now).ok_or(Refusal::Unavailable)
             }
         }
@@ -96,20 +98,38 @@ impl Directory {
         state.good.clone().filter(|known| age_ms(known, now) < LAST_GOOD_MS)
     }
 
-    async fn read_if_due(&self, now: Timestamp) {
-        {
-            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-            let empty = state
-                .good
-                .as_ref()
-                .is_none_or(|known| age_ms(known, now) >= LAST_GOOD_MS);
-            let pause = if empty { PAUSE_EMPTY_MS } else { PAUSE_MS };
-            let since = state.tried_at.map(|at| now.millis() - at.millis());
-            if since.is_some_and(|since| since < pause) {
-                return;
-            }
+    async fn read_if_due(self: &Arc<Self>, now: Timestamp, turn: OwnedMutexGuard<()>) {
+        if !self.is_due(now) {
+            return;
+        }
+        // The try is counted, so it has to be made: strangers could come and leave for ever, and no key would be read.
+        let directory = self.clone();
+        let reading = tokio::spawn(async move {
+            directory.read_now(now).await;
+            drop(turn);
+        });
+        if let Err(error) = reading.await {
+            tracing::error!("reading the identity provider's keys ended: {error}");
+        }
+    }
+
+    /// Whoever hears yes reads.
+    fn is_due(&self, now: Timestamp) -> bool {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let empty = state
+            .good
+            .as_ref()
+            .is_none_or(|known| age_ms(known, now) >= LAST_GOOD_MS);
+        let pause = if empty { PAUSE_EMPTY_MS } else { PAUSE_MS };
+        let since = state.tried_at.map(|at| now.millis() - at.millis());
+        let due = since.is_none_or(|since| since >= pause);
+        if due {
             state.tried_at = Some(now);
         }
+        due
+    }
+
+    async fn read_now(&self, now: Timestamp) {
         let read = self.read(now).await;
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         match read {

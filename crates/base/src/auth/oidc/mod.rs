@@ -53,7 +53,7 @@ pub struct Oidc(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    directory: Directory,
+    directory: Arc<Directory>,
     clock: Clock,
     issuer: String,
     client_id: Option<String>,
@@ -80,7 +80,7 @@ impl Oidc {
         }
         let fetch = fetch::Fetch::new(&issuer, config.oidc_ca_file.as_deref())?;
         Ok(Some(Self(Arc::new(Inner {
-            directory: Directory::new(fetch, issuer.clone(), clock.clone()),
+            directory: Arc::new(Directory::new(fetch, issuer.clone(), clock.clone())),
             clock: clock.clone(),
             issuer,
             client_id: config.oidc_client_id.clone(),

@@ -30,6 +30,8 @@ pub(super) fn router(shared: Arc<Shared>) -> Router {
 }
 
 async fn unless_broken(State(shared): Served, request: Request, next: Next) -> Response {
+    shared.state().visits += 1;
+    let _open = shared.door.read().await;
     if shared.state().broken {
         return StatusCode::SERVICE_UNAVAILABLE.into_response();
     }

@@ -4,7 +4,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use base::auth;
+use base::auth::{self, Presence};
 use base::http::{ApiError, Outlet, Unheard};
 use base::outbox::{Event, Reader};
 use fleet::Fleet;
@@ -127,7 +127,8 @@ impl Pour {
 
     /// The same questions as at the beginning. More than before is taken up; less ends the stream.
     async fn look_again(&mut self) -> Result<(), End> {
-        let principal = auth::authenticate(&self.fleet.app, &self.headers, self.address).await;
+        let (app, listens) = (&self.fleet.app, Presence::Listens);
+        let principal = auth::authenticate_as(app, &self.headers, self.address, listens).await;
         let sight = match principal {
             Ok(principal) => Sight::of(&self.fleet, &principal, &self.ask).await,
             Err(error) => Err(error),

@@ -79,6 +79,11 @@ fn every_careless_change_is_found() {
             .filter(|one| one["name"] == "state")
             .for_each(|one| one["required"] = json!(true));
     });
+    breaks("a header has to be given", "Idempotency-Key", |new| {
+        let key = at(new, "/paths/~1v1~1allocations/post/parameters/0").clone();
+        assert_eq!(key["name"], "Idempotency-Key");
+        at(new, "/paths/~1v1~1nodes/post")["parameters"] = json!([key]);
+    });
     breaks("a body is needed", "it needs a body", |new| {
         let body = at(new, "/paths/~1v1~1nodes/post/requestBody").clone();
         at(new, "/paths/~1v1~1allocations~1{id}~1cancel/post")["requestBody"] = body;
@@ -95,6 +100,21 @@ fn every_careless_change_is_found() {
             .find_map(|one| one.get_mut("enum"));
         with_words.and_then(Value::as_array_mut).expect("words").pop();
     });
+}
+
+#[test]
+fn a_header_that_was_always_demanded_may_be_written_down() {
+    let new = openapi::public();
+    let mut old = new.clone();
+    let create = "/paths/~1v1~1allocations/post";
+    remove(&mut old, create, "parameters");
+    assert!(routes_lost(&old, &new).is_empty());
+    *at(&mut old, &format!("{create}/summary")) = json!("Rent something");
+    assert!(
+        routes_lost(&old, &new)
+            .iter()
+            .any(|one| one.contains("Idempotency-Key"))
+    );
 }
 
 type Careless<'a> = &'a dyn Fn(&mut Value);

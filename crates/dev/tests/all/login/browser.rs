@@ -1,5 +1,6 @@
 //! Coming, staying and going; and what a page of somebody else can do with it, which is nothing.
 
+use base::testing::PATIENCE;
 use http::header::ORIGIN;
 use http::{HeaderName, Method};
 use model::api::{Scope, Via, WhoAmI};
@@ -7,6 +8,7 @@ use model::signal::Code;
 
 use super::{Browser, choose, location, town};
 use crate::abuse::{audited, refused, snapshot};
+use crate::allocations::events;
 
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
@@ -37,6 +39,41 @@ async fn a_browser_comes_stays_and_goes() {
         thief.cookies.clone_from(&kept);
         refused(&thief.get("/v1/me").await, Code::TokenInvalid);
     }
+    town.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_page_that_only_listens_keeps_nobody_signed_in() {
+    let (town, _issuer) = town().await;
+    let mut browser = Browser::at(&town.platform.public_urls[0]);
+    browser.sign_in("ada").await;
+    let db = &town.platform.apps[0].db;
+    sqlx::query("update browser_session set last_used_at = last_used_at - interval '1 hour'")
+        .execute(db.bookkeeping())
+        .await
+        .expect("an hour passes");
+    let idle = async || {
+        let rows = "select bool_and(last_used_at < now() - interval '59 minutes') from browser_session";
+        let idle: bool = sqlx::query_scalar(rows).fetch_one(db.read()).await.expect("readable");
+        idle
+    };
+    let mut stream = browser.listens("/v1/events").await;
+    // Somebody is let into a project: the stream looks at once whether its reader may still hear.
+    let bea = events::Person::of(&town, "bea-t", &[]).await;
+    events::Person::of(&town, "cai-t", &[]).await;
+    let hers = events::project(&town, "hers", &bea).await;
+    events::seats(&bea.at(&town, 0), hers, "cai-t", "member").await;
+    let heard = async {
+        let mut heard = String::new();
+        while !heard.contains("project.member") {
+            let piece = stream.piece().await.expect("not cut").expect("goes on");
+            heard.push_str(&String::from_utf8_lossy(&piece));
+        }
+    };
+    tokio::time::timeout(PATIENCE, heard).await.expect("in time");
+    assert!(idle().await, "nobody did anything");
+    browser.get("/v1/nodes").await;
+    assert!(!idle().await, "now somebody did");
     town.end().await;
 }
 
