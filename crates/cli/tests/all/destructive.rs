@@ -45,7 +45,13 @@ async fn off_a_terminal_nothing_happens_without_yes() {
         &["slot", "rewipe", "slot_0000000000000000000000000g"],
         &["token", "rm", "gpu-1"],
         &["task", "cancel", "task_0000000000000000000000000g"],
-        &["trust", "revoke", "0a1b2c3d4e5f60718293a4b5c6d7e8f9", "--reason", "stolen"],
+        &[
+            "trust",
+            "revoke",
+            "0a1b2c3d4e5f60718293a4b5c6d7e8f9",
+            "--reason",
+            "stolen",
+        ],
         &["trust", "rotate", "diag", "--now"],
     ] {
         let said = gpuaas(words).at(&server.url).run(&home).await;
