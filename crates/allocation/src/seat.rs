@@ -78,6 +78,16 @@ impl Seat {
         Err(ApiError::new(Code::Forbidden).message("this needs its creator, or an administrator of the project"))
     }
 
+    /// Is this a verb for them? Nobody is shown what would be refused.
+    pub fn may(&self, verb: &str, creator: UserId) -> bool {
+        match verb {
+            "force-release" | "retry" => self.operator,
+            "release" | "repair" => self.may_repair(creator).is_ok(),
+            "again" => self.needs(ProjectRole::Member).is_ok(),
+            _ => self.may_change(creator).is_ok(),
+        }
+    }
+
     /// The same, or an operator, who has to say why.
     pub fn may_end(&self, creator: UserId, reason: Option<&str>) -> Answer<()> {
         let refused = match self.may_change(creator) {
@@ -133,9 +143,23 @@ mod tests {
             assert_eq!(seat.needs(Member).is_ok(), create, "{role:?}");
             assert_eq!(seat.may_end(me, None).is_ok(), own, "{role:?}");
             assert_eq!(seat.may_end(other, Some("why")).is_ok(), others, "{role:?}");
+            for (verb, mine, theirs) in [
+                ("stop", own, others),
+                ("release", own, others),
+                ("again", create, create),
+            ] {
+                assert_eq!(
+                    (seat.may(verb, me), seat.may(verb, other)),
+                    (mine, theirs),
+                    "{role:?} {verb}"
+                );
+            }
+            assert!(!seat.may("force-release", me) && !seat.may("retry", me));
         }
         let operator = seat(me, None, true);
         assert!(operator.needs(Member).is_err() && operator.may_change(me).is_err());
         assert!(operator.may_end(other, None).is_err() && operator.may_end(other, Some("why")).is_ok());
+        let shown = ["release", "stop", "extend", "force-release", "retry"].map(|verb| operator.may(verb, other));
+        assert_eq!(shown, [true, false, false, true, true]);
     }
 }

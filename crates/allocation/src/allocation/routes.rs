@@ -189,8 +189,10 @@ async fn show(
     let mut news = fleet.app.wake.subscribe(Topic::Progress);
     loop {
         // Asked each time: a seat that is taken away ends the wait, too.
-        let (row, _) = verbs::seen(&fleet, &principal, id).await?;
-        let view = view::whole(&fleet, row).await?;
+        let (row, seat) = verbs::seen(&fleet, &principal, id).await?;
+        let creator = row.creator();
+        let mut view = view::whole(&fleet, row).await?;
+        view.verbs.retain(|verb| seat.may(verb, creator));
         let left = until.saturating_duration_since(tokio::time::Instant::now());
         if view.state.is_end() || left.is_zero() || query.passed(view.revision) {
             return Ok(Json(view));

@@ -178,21 +178,21 @@ pub async fn retry(fleet: &Fleet, principal: &Principal, id: AllocationId) -> An
 
 /// A new end, counted from now.
 pub async fn extend(fleet: &Fleet, principal: &Principal, id: AllocationId, wish: &AllocationExtend) -> Answer<()> {
-    check_ttl(wish.ttl_s)?;
+    let ttl_s = wish
+        .ttl_s
+        .ok_or_else(|| ApiError::field("ttl_s", "seconds from now on, or null for no end"))?;
+    check_ttl(ttl_s)?;
     let (row, seat) = seen(fleet, principal, id).await?;
     seat.may_change(row.creator())?;
     let mut change = fleet.app.db.change(&principal.actor(), "allocation.extend", id).await?;
     change.detail(json!(wish));
-    quota::lock(&mut change, row.project()).await?.admits_ttl(wish.ttl_s)?;
+    quota::lock(&mut change, row.project()).await?.admits_ttl(ttl_s)?;
     let row = store::lock(&mut change, id).await?;
     if row.state()? != AllocationState::Active {
         return Err(refused(&row, format!("the allocation is {}, not active", row.state)));
     }
     let at = change.at();
-    let ends_at = wish
-        .ttl_s
-        .and_then(|ttl| i64::try_from(ttl).ok())
-        .map(|ttl| at.plus_s(ttl));
+    let ends_at = ttl_s.and_then(|ttl| i64::try_from(ttl).ok()).map(|ttl| at.plus_s(ttl));
     sqlx::query("update allocation set ends_at = $2, version = version + 1 where id = $1")
         .bind(row.id)
         .bind(ends_at.map(OffsetDateTime::from))

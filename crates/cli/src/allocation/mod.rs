@@ -110,9 +110,12 @@ pub(crate) enum Verb {
     Extend {
         /// An id or a name
         allocation: String,
-        /// 4h, 7d; without it there is no end
-        #[arg(long, value_parser = duration::parse)]
+        /// From now on: 4h, 7d
+        #[arg(long, value_parser = duration::parse, required_unless_present = "no_end")]
         ttl: Option<Duration>,
+        /// It lasts until somebody gives it back
+        #[arg(long, conflicts_with = "ttl")]
+        no_end: bool,
     },
     /// Make the account on a machine once more: lost user, lost keys
     Repair(Asking),
@@ -254,8 +257,8 @@ pub(crate) async fn run(verb: Verb, session: &mut Session) -> Result<(), Failure
             let made = once::post(session, &client, &format!("{path}/again"), &json!({}), once).await?;
             shown(session, &client, made, &wait).await
         }
-        Verb::Extend { allocation, ttl } => {
-            let ttl_s = ttl.map(|ttl| ttl.as_secs());
+        Verb::Extend { allocation, ttl, .. } => {
+            let ttl_s = Some(ttl.map(|ttl| ttl.as_secs()));
             let body = json!(AllocationExtend { ttl_s });
             let now = session.out.now();
             act(session, &allocation, "extend", &body, |seen| told::extended(seen, now)).await

@@ -47,8 +47,15 @@ pub struct AllocationRelease {
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AllocationExtend {
-    /// From now on; null for no end.
-    pub ttl_s: Option<u64>,
+    /// From now on; null for no end. One of both has to be said: nobody takes an end away by forgetting it.
+    #[serde(default, deserialize_with = "said")]
+    #[schemars(with = "Option<u64>", !default)]
+    pub ttl_s: Option<Option<u64>>,
+}
+
+/// Null was said, and what is not there was not.
+fn said<'de, D: serde::Deserializer<'de>>(d: D) -> Result<Option<Option<u64>>, D::Error> {
+    Option::deserialize(d).map(Some)
 }
 
 /// What lies on top of a state and wants somebody's eye.
