@@ -11,6 +11,8 @@ function project_keeps_owner() 975c29ad7aaa4a7ff325997376949653
 function slot_changes_room() d5f0e32874d82071bff2c4f3d37d7b1b
 function slot_fits(slot,text,bigint,bigint,bigint,boolean) 01f2650167c122d51e2a60f4474d6fd7
 function slot_to_be_had(slot) 142a38e26145b7ceac6dd569dd8fc79f
+function usage_lost(uuid,timestamp with time zone,text) fb65d5b98bd6dbf442d3042b73b6195e
+function usage_proven(uuid,timestamp with time zone,text) 3f542043038de9450e1cd07da948e5dc
 grant delete, insert, select on browser_session to gpuaas_app
 grant delete, insert, select on idempotency to gpuaas_app
 grant delete, insert, select on outbox to gpuaas_app
@@ -849,6 +851,7 @@ table trust_rotation constraint trust_rotation_purpose_check CHECK ((purpose = A
 table trust_rotation index CREATE UNIQUE INDEX trust_rotation_pkey ON public.trust_rotation USING btree (purpose)
 table trust_rotation owner gpuaas_owner
 table usage_span column allocation_id uuid not null
+table usage_span column boot_id text
 table usage_span column charged_until timestamp with time zone not null
 table usage_span column end_reason text
 table usage_span column id uuid not null default gen_random_uuid()

@@ -316,6 +316,21 @@ pub async fn powered(conn: impl PgExecutor<'_>, id: AllocationId, power: &str, a
     Ok(())
 }
 
+/// Is it being switched, or was that done only after this moment?
+pub async fn was_switched(conn: impl PgExecutor<'_>, id: AllocationId, at: Timestamp) -> sqlx::Result<bool> {
+    sqlx::query_scalar(
+        "select exists (select from intent i join task t on t.intent_sha256 = i.sha256
+                        where i.allocation_id = $1 and i.generation > 1 and t.task_type = $2
+                          and t.node_id = (select node_id from allocation where id = $1)
+                          and (t.ended_at is null or t.ended_at > $3))",
+    )
+    .bind(id.uuid())
+    .bind(TaskType::VmPower.as_str())
+    .bind(OffsetDateTime::from(at))
+    .fetch_one(conn)
+    .await
+}
+
 /// Switches that their nodes have signed as done.
 pub async fn switched(conn: impl PgExecutor<'_>) -> sqlx::Result<()> {
     sqlx::query(

@@ -1,12 +1,14 @@
 //! What nodes sign that they hold: it moves the proof of used time (nothing later than the newest list that names an
-//! allocation is ever charged) and tells whether a VM is on. One that is switched off is held, too; a lost one is not.
+//! allocation is ever charged) and tells whether a VM is on. One that its tenant has switched off is held, too; one that is
+//! lost, or off by itself, is not used until it runs again.
 
 use std::time::Duration;
 
-use fleet::held::of_nodes;
-use model::held::HeldPower;
+use fleet::held::{HeldRow, of_nodes};
+use model::held::{HeldPower, Holdings};
 use model::id::AllocationId;
 use model::time::Timestamp;
+use sqlx::PgPool;
 use uuid::Uuid;
 
 use crate::allocation::{store, usage};
@@ -24,42 +26,80 @@ pub(super) async fn run(worker: Worker) {
     }
 }
 
+/// What a list may say something new about.
+#[derive(sqlx::FromRow)]
+struct Unproven {
+    node_id: Uuid,
+    id: Uuid,
+    is_slice: bool,
+    /// It is used now, as far as we know.
+    open: bool,
+    /// Its tenant, or its release, wants it off.
+    off_wanted: bool,
+}
+
 async fn pass(worker: &Worker) -> sqlx::Result<()> {
     let pool = worker.app.db.bookkeeping();
     store::switched(pool).await?;
-    let unproven: Vec<(Uuid, Uuid)> = sqlx::query_as(
-        "select a.node_id, a.id from usage_span s join allocation a on a.id = s.allocation_id
-         join node_held h on h.node_id = a.node_id
-         where s.end_reason is null and s.proven_until < least(h.at, h.received_at)
+    let unproven: Vec<Unproven> = sqlx::query_as(
+        "select a.node_id, a.id, a.kind = 'slice' as is_slice, s.id is not null as open,
+                a.power_wanted is not distinct from 'off' as off_wanted
+         from allocation a join node_held h on h.node_id = a.node_id
+         left join usage_span s on s.allocation_id = a.id and s.end_reason is null
+         where a.state = 'active' and least(h.at, h.received_at) >
+             coalesce(s.proven_until, (select max(e.proven_until) from usage_span e where e.allocation_id = a.id))
          union
-         select a.node_id, a.id from allocation a join usage_span s on s.allocation_id = a.id
-         join node_held h on h.node_id = a.node_id
-         where a.state = 'releasing' and not isempty(s.span) and s.proven_until < least(h.at, h.received_at, upper(s.span)) order by 1",
+         select a.node_id, a.id, a.kind = 'slice', false, true
+         from allocation a join usage_span s on s.allocation_id = a.id join node_held h on h.node_id = a.node_id
+         where a.state = 'releasing' and not isempty(s.span) and s.proven_until < least(h.at, h.received_at, upper(s.span))
+         order by 1",
     )
     .fetch_all(pool)
     .await?;
-    for some in unproven.chunk_by(|a, b| a.0 == b.0).collect::<Vec<_>>().chunks(AT_ONCE) {
-        let nodes: Vec<Uuid> = some.iter().map(|of_node| of_node[0].0).collect();
+    let by_node: Vec<&[Unproven]> = unproven.chunk_by(|a, b| a.node_id == b.node_id).collect();
+    for some in by_node.chunks(AT_ONCE) {
+        let nodes: Vec<Uuid> = some.iter().map(|of_node| of_node[0].node_id).collect();
         for list in of_nodes(pool, &nodes).await? {
             let Some(holds) = list.holds() else { continue };
-            // The earlier of both clocks: a node that is ahead proves nothing of what is to come.
-            let until = Timestamp::from(list.at.min(list.received_at));
-            let here = unproven.iter().filter(|(node, _)| *node == list.node_id);
-            for allocation in here.map(|(_, id)| AllocationId::from(*id)) {
-                if holds.users.iter().any(|user| user.allocation_id == allocation) {
-                    usage::proven(pool, allocation, until).await?;
-                    continue;
-                }
-                let held = holds.slices.iter().find(|slice| slice.allocation_id == allocation);
-                let power = match held.map(|slice| slice.power) {
-                    Some(HeldPower::Running) => "running",
-                    Some(HeldPower::Off) => "off",
-                    Some(HeldPower::Absent | HeldPower::Unknown) | None => continue,
-                };
-                usage::proven(pool, allocation, until).await?;
-                store::powered(pool, allocation, power, until).await?;
+            for one in unproven.iter().filter(|one| one.node_id == list.node_id) {
+                judge(pool, one, &list, &holds).await?;
             }
         }
     }
     Ok(())
+}
+
+async fn judge(pool: &PgPool, one: &Unproven, list: &HeldRow, holds: &Holdings) -> sqlx::Result<()> {
+    let id = AllocationId::from(one.id);
+    // The earlier of both clocks: a node that is ahead proves nothing of what is to come.
+    let until = Timestamp::from(list.at.min(list.received_at));
+    if holds.users.iter().any(|user| user.allocation_id == id) {
+        // Whoever has a machine starts it again as they like.
+        usage::proven(pool, id, until, None).await?;
+        return Ok(());
+    }
+    let held = holds.slices.iter().find(|slice| slice.allocation_id == id);
+    let lost = match held.map(|slice| slice.power) {
+        Some(HeldPower::Running) => None,
+        Some(HeldPower::Off) => (!one.off_wanted).then_some("power_lost"),
+        Some(HeldPower::Absent) => Some("vm_absent"),
+        None if one.is_slice && !holds.truncated => Some("vm_absent"),
+        Some(HeldPower::Unknown) | None => return Ok(()),
+    };
+    match lost {
+        None => {
+            let boot = Some(list.boot_id.as_str()).filter(|boot| !boot.is_empty());
+            usage::proven(pool, id, until, boot).await?;
+        }
+        // While it is being switched it may be seen so for a moment: the next list knows.
+        Some(why) if one.open && !store::was_switched(pool, id, until).await? => {
+            usage::lost(pool, id, until, why).await?;
+        }
+        Some(_) => {}
+    }
+    match held.map(|slice| slice.power) {
+        Some(HeldPower::Running) => store::powered(pool, id, "running", until).await,
+        Some(HeldPower::Off) => store::powered(pool, id, "off", until).await,
+        Some(HeldPower::Absent | HeldPower::Unknown) | None => Ok(()),
+    }
 }

@@ -40,4 +40,5 @@ migrations! {
     25 = "0025_fewer_task_indexes",
     26 = "0026_numbered_events",
     27 = "0027_fewer_event_indexes",
+    28 = "0028_proven_time",
 }

@@ -6,6 +6,7 @@ use sqlx::{AssertSqlSafe, PgPool};
 
 mod history;
 mod moves;
+mod proofs;
 mod quotas;
 
 const NOW: &str = "timestamptz '2026-01-01'";

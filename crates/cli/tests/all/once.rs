@@ -89,7 +89,7 @@ async fn whoever_stops_waiting_hears_the_key_and_can_use_it() {
     let server = Server::start(|_, _| made()).await;
     let again = [&CREATE[..], &["--idempotency-key", key]].concat();
     assert_eq!(types(&server, &again).await.exit, 0);
-    assert_eq!(keys(&server), [key.clone()]);
+    assert_eq!(keys(&server), std::slice::from_ref(key));
     let wrong = [&CREATE[..], &["--idempotency-key", "no spaces"]].concat();
     assert_eq!(types(&server, &wrong).await.exit, 2);
 }

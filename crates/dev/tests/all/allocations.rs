@@ -13,6 +13,7 @@ mod races;
 mod standstill;
 mod strangers;
 mod tenants;
+mod used_time;
 mod uses;
 mod walk;
 mod ways_back;

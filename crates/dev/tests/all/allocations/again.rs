@@ -42,19 +42,16 @@ async fn what_somebody_else_had_lets_in_whoever_asks_and_not_them() {
         ..Market::wish()
     };
     let made: AllocationView = grace.post_as("one", "/v1/allocations", &wish).await.expect("accepted");
-    assert_eq!(lets_in(&market, made.id).await, [graces.clone()]);
+    let hers = [graces];
+    assert_eq!(lets_in(&market, made.id).await, hers);
     market.verb(made.id, "cancel").await;
     market.until(made.id, AllocationState::Cancelled).await;
 
     let again = format!("/v1/allocations/{}/again", made.id);
     let own: AllocationView = grace.post_as("two", &again, &json!({})).await.expect("accepted");
-    assert_eq!(
-        lets_in(&market, own.id).await,
-        [graces.clone()],
-        "her own wish stays as it was"
-    );
+    assert_eq!(lets_in(&market, own.id).await, hers, "her own wish stays as it was");
     let mine: AllocationView = market.api().post_as("two", &again, &json!({})).await.expect("accepted");
-    assert_ne!(lets_in(&market, mine.id).await, [graces], "and nobody else's");
+    assert_ne!(lets_in(&market, mine.id).await, hers, "and nobody else's");
     assert_eq!(
         lets_in(&market, mine.id).await,
         lets_in(&market, first.id).await,

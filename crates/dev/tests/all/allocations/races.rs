@@ -182,10 +182,10 @@ async fn what_was_used_until_the_release_can_be_proved_after_it() {
     };
     assert!(!proven().await, "nobody has signed for all of it");
     let now = market.town.db.clock().now();
-    assert!(usage::proven(pool, made.id, now.plus_s(60)).await.expect("moved"));
+    assert!(usage::proven(pool, made.id, now.plus_s(60), None).await.expect("moved"));
     assert!(proven().await, "to its end, and not past it");
     assert!(
-        !usage::proven(pool, made.id, now.plus_s(90)).await.expect("asked"),
+        !usage::proven(pool, made.id, now.plus_s(90), None).await.expect("asked"),
         "there is no more of it"
     );
     market.close().await;
