@@ -19,7 +19,7 @@ mod reader;
 mod relay;
 mod tail;
 
-pub use reader::{Reader, Wanted};
+pub use reader::{Next, Reader, Wanted};
 pub use relay::{PRUNE, Pruned, prune, relay, stamp_all};
 
 /// How many events a slow subscriber may lag behind before it has to read them from the table itself.

@@ -21,6 +21,15 @@ pub struct Wanted {
     pub subject: Option<(String, String)>,
 }
 
+/// What a reader comes upon.
+#[derive(Debug)]
+pub enum Next {
+    Event(Arc<Event>),
+    /// It has to look back as far as this. What is wanted is asked only now: whatever was let in by then, in an event up
+    /// to here, is known by now.
+    Behind(i64),
+}
+
 pub struct Reader {
     db: Db,
     live: tokio::sync::broadcast::Receiver<Arc<Event>>,
@@ -54,23 +63,22 @@ impl Reader {
         self.at
     }
 
-    /// The next event. Whoever stops waiting for it loses nothing.
-    pub async fn next(&mut self, wanted: &Wanted) -> sqlx::Result<Arc<Event>> {
+    /// What comes next. Whoever stops waiting for it loses nothing.
+    pub async fn next(&mut self) -> sqlx::Result<Next> {
         loop {
             if let Some(event) = self.past.pop_front() {
                 self.at = event.seq;
-                return Ok(event);
+                return Ok(Next::Event(event));
             }
             self.at = self.at.max(self.past_until);
             if self.behind {
-                self.look_back(wanted).await?;
-                continue;
+                return Ok(Next::Behind(last_seq(&self.db).await?));
             }
             match self.live.recv().await {
                 Ok(event) if event.seq <= self.at => {}
                 Ok(event) if event.seq == self.at + 1 => {
                     self.at = event.seq;
-                    return Ok(event);
+                    return Ok(Next::Event(event));
                 }
                 Ok(_) | Err(RecvError::Lagged(_)) => self.behind = true,
                 // The bus lives as long as the process.
@@ -79,14 +87,14 @@ impl Reader {
         }
     }
 
-    async fn look_back(&mut self, wanted: &Wanted) -> sqlx::Result<()> {
-        let newest = last_seq(&self.db).await?;
-        let rows = past(&self.db, self.at, newest, wanted).await?;
+    /// Reads on in the table, as far as `next` has said.
+    pub async fn look_back(&mut self, until: i64, wanted: &Wanted) -> sqlx::Result<()> {
+        let rows = past(&self.db, self.at, until, wanted).await?;
         let more = rows.len() == BATCH;
         self.past = rows.into_iter().map(|row| Arc::new(row.into())).collect();
         self.past_until = match self.past.back() {
             Some(last) if more => last.seq,
-            _ => newest,
+            _ => until,
         };
         self.behind = more;
         Ok(())

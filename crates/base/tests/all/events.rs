@@ -1,6 +1,6 @@
 //! Events: every process hears every one, in one order.
 
-use base::outbox::{self, Bus, Reader, Wanted};
+use base::outbox::{self, Bus, Next, Reader, Wanted};
 use base::testing::{PATIENCE, TestDb, eventually};
 use base::{Actor, Clock, Db, Target};
 use model::time::Timestamp;
@@ -214,9 +214,18 @@ async fn numbers_drawn_early_and_committed_late_are_neither_skipped_nor_given_tw
 }
 
 async fn next(reader: &mut Reader) -> (i64, String) {
-    let everything = Wanted::default();
-    let event = tokio::time::timeout(PATIENCE, reader.next(&everything)).await;
-    let event = event.expect("in time").expect("reads");
+    let event = async {
+        loop {
+            match reader.next().await.expect("reads") {
+                Next::Event(event) => break event,
+                Next::Behind(until) => {
+                    let everything = Wanted::default();
+                    reader.look_back(until, &everything).await.expect("reads");
+                }
+            }
+        }
+    };
+    let event = tokio::time::timeout(PATIENCE, event).await.expect("in time");
     (event.seq, event.subject_id.clone())
 }
 

@@ -85,10 +85,11 @@ async fn of_allocation(
 }
 
 async fn answer(fleet: Fleet, principal: Principal, headers: HeaderMap, ask: Ask) -> Answer<Response> {
-    let sight = Sight::of(&fleet, &principal, &ask).await?;
     let begin = resume::place(&fleet.app, &headers).await?;
-    let place = fleet.app.streams.take(principal.user_id)?;
     let reader = Reader::open(&fleet.app.bus, begin.after()).await?;
+    // Asked when the place is known: who is let in before it is seen here, and who is let in later is heard of.
+    let sight = Sight::of(&fleet, &principal, &ask).await?;
+    let place = fleet.app.streams.take(principal.user_id)?;
     let (outlet, response) = stream_answer(TIMES.patience, place)
         .ok_or_else(|| ApiError::internal(anyhow::anyhow!("no room in a new stream")))?;
     let pour = Pour {

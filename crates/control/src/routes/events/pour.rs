@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use base::auth::{self, Presence};
 use base::http::{ApiError, Outlet, Unheard};
-use base::outbox::{Event, Reader};
+use base::outbox::{Event, Next, Reader};
 use fleet::Fleet;
 use http::HeaderMap;
 use model::signal::Code;
@@ -83,7 +83,6 @@ impl Pour {
         let old = Instant::now() + self.times.age;
         let stop = self.fleet.stop.clone();
         loop {
-            let wanted = self.sight.wanted(&self.ask);
             // In this order: whoever may no longer hear is told nothing more.
             let step = tokio::select! {
                 biased;
@@ -92,8 +91,9 @@ impl Pour {
                 _ = standing.tick() => self.look_again().await,
                 () = sleep_until(old) => Err(End::Told(Code::StreamTooOld)),
                 _ = comment.tick() => outlet.comment(self.reader.at()).await.map_err(End::from),
-                event = self.reader.next(&wanted) => match event {
-                    Ok(event) => self.tell(outlet, &event).await,
+                next = self.reader.next() => match next {
+                    Ok(Next::Event(event)) => self.tell(outlet, &event).await,
+                    Ok(Next::Behind(until)) => self.catch_up(until).await,
                     Err(error) => Err(failed(error.into())),
                 },
             };
@@ -116,13 +116,21 @@ impl Pour {
     }
 
     async fn tell(&mut self, outlet: &Outlet, event: &Event) -> Result<(), End> {
-        if event.kind == "project.member" {
+        if ["project.created", "project.member"].contains(&event.kind.as_str()) {
             self.look_again().await?;
         }
         match self.sight.shows(&self.ask, event) {
             Some(view) => Ok(outlet.event(event.seq, &view.kind, &view).await?),
             None => Ok(()),
         }
+    }
+
+    /// Projects that were joined by then are read, too: nobody looks there again.
+    async fn catch_up(&mut self, until: i64) -> Result<(), End> {
+        self.look_again().await?;
+        let wanted = self.sight.wanted(&self.ask);
+        let read = self.reader.look_back(until, &wanted).await;
+        read.map_err(|error| failed(error.into()))
     }
 
     /// The same questions as at the beginning. More than before is taken up; less ends the stream.

@@ -3,6 +3,7 @@
 mod ends;
 mod followed;
 mod hears;
+mod joins;
 mod machines;
 mod resumes;
 mod slow;

@@ -15,20 +15,20 @@ const EVENTS: i32 = 800;
 const EVENT_BYTES: i32 = 20_000;
 
 /// As many events as it takes, written as nobody else would.
-async fn flood(town: &Town, project: ProjectId) {
+pub(super) async fn flood(town: &Town, project: ProjectId, events: i32, event_bytes: i32) {
     let rows = sqlx::query(
         "insert into outbox (id, kind, subject_kind, subject_id, data, correlation_id, created_at)
          select gen_random_uuid(), 'quota.changed', 'project', $1, jsonb_build_object('n', n, 'room', repeat('x', $3)),
                 gen_random_uuid(), now()
          from generate_series(1, $2) n order by n",
     );
-    let rows = rows.bind(project.to_string()).bind(EVENTS).bind(EVENT_BYTES);
+    let rows = rows.bind(project.to_string()).bind(events).bind(event_bytes);
     rows.execute(town.platform.apps[0].db.bookkeeping())
         .await
         .expect("written");
 }
 
-async fn number(tail: &mut Tail) -> Option<i64> {
+pub(super) async fn number(tail: &mut Tail) -> Option<i64> {
     hears(tail).await.data["n"].as_i64()
 }
 
@@ -44,7 +44,7 @@ async fn who_does_not_read_is_cut_with_a_code_and_nobody_else_waits() {
     seats(&ada.at(&town, 0), hers, "bob-t", "viewer").await;
     let mut slow = ada.listens(&town, 0, "/v1/events?types=quota.*", None).await;
     let mut quick = bob.listens(&town, 0, "/v1/events?types=quota.*", None).await;
-    flood(&town, hers).await;
+    flood(&town, hers, EVENTS, EVENT_BYTES).await;
     for n in 1..=i64::from(EVENTS) {
         assert_eq!(number(&mut quick).await, Some(n), "everything, in order");
     }
@@ -74,7 +74,7 @@ async fn who_does_not_read_is_cut_with_a_code_and_nobody_else_waits() {
         assert_eq!(number(&mut again).await, Some(n), "the rest, in order");
     }
     // The one who read went on all the while.
-    flood(&town, hers).await;
+    flood(&town, hers, EVENTS, EVENT_BYTES).await;
     assert_eq!(number(&mut quick).await, Some(1));
     town.end().await;
 }
