@@ -6,6 +6,7 @@ pub(crate) mod events;
 mod late_repair;
 mod machines;
 mod matrix;
+mod out_of_sale;
 mod promises;
 mod races;
 mod tenants;
