@@ -107,9 +107,20 @@ impl Client {
 
     /// In the version that was looked at; another one is a conflict.
     pub(crate) async fn delete(&self, path: &str, seen: &Value) -> Result<Value, Failure> {
-        let version = seen.get("version").and_then(Value::as_i64).unwrap_or_default();
-        let tag = HeaderValue::from_str(&format!("\"{version}\"")).map_err(|_| Failure::usage("no usable version"))?;
-        let request = self.http.request(http::Method::DELETE, path).header(IF_MATCH, tag);
+        let request = self
+            .http
+            .request(http::Method::DELETE, path)
+            .header(IF_MATCH, tag(seen)?);
+        self.send(request, true).await
+    }
+
+    /// The same for a change.
+    pub(crate) async fn patch(&self, path: &str, seen: &Value, body: &impl Serialize) -> Result<Value, Failure> {
+        let request = self
+            .http
+            .request(http::Method::PATCH, path)
+            .header(IF_MATCH, tag(seen)?);
+        let request = request.json(body).map_err(|error| broken(self.base(), &error))?;
         self.send(request, true).await
     }
 
@@ -187,6 +198,11 @@ impl Client {
         }
         answer.json().map_err(|error| broken(self.base(), &error))
     }
+}
+
+fn tag(seen: &Value) -> Result<HeaderValue, Failure> {
+    let version = seen.get("version").and_then(Value::as_i64).unwrap_or_default();
+    HeaderValue::from_str(&format!("\"{version}\"")).map_err(|_| Failure::usage("no usable version"))
 }
 
 fn refused(answer: &wire::http::Response) -> Failure {

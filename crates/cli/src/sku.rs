@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use clap::Subcommand;
-use model::api::{SkuCreate, SkuPrice};
+use model::api::{SkuChange, SkuCreate, SkuPrice};
+use model::value::FileName;
 
 use crate::failure::Failure;
 use crate::ids::{Noun, resolve};
@@ -61,6 +62,24 @@ pub(crate) enum Verb {
         /// A JSON document of the form that the API takes
         file: PathBuf,
     },
+    /// Take it out of sale or put it back (operators); what is rented already goes on
+    #[command(
+        group = clap::ArgGroup::new("changes").required(true).multiple(true),
+        after_help = "Example:  gpuaas sku update slice.h100.1 --hide"
+    )]
+    Update {
+        /// An id or a name
+        sku: String,
+        /// Nobody sees it any more who rents, and nobody gets a new one
+        #[arg(long, group = "changes", conflicts_with = "show")]
+        hide: bool,
+        /// It can be rented again
+        #[arg(long, group = "changes")]
+        show: bool,
+        /// The images that there are from now on, the first one unless told; several with commas
+        #[arg(long, value_name = "IMAGE", value_delimiter = ',', group = "changes")]
+        images: Option<Vec<FileName>>,
+    },
     /// A new price for whoever comes from now on (finance)
     Price {
         /// An id or a name
@@ -96,6 +115,15 @@ pub(crate) async fn run(verb: Verb, session: &mut Session) -> Result<(), Failure
             let done = done.next(format!("gpuaas allocation create --sku {name} --wait"));
             session.out.told(&VIEW, &made, &done)
         }
+        Verb::Update {
+            sku,
+            hide,
+            show,
+            images,
+        } => {
+            let visible = (hide || show).then_some(show);
+            update(session, &sku, SkuChange { visible, images }).await
+        }
         Verb::Price { sku, price, yes } => reprice(session, &sku, price, yes).await,
     }
 }
@@ -118,6 +146,27 @@ async fn reprice(session: &mut Session, typed: &str, micro: u64, yes: bool) -> R
     };
     let document = client.post(&format!("{path}/price"), &body).await?;
     let done = Done::of(format!("{name}: {change}, for whoever comes from now on"));
+    session.out.told(&VIEW, &document, &done)
+}
+
+async fn update(session: &mut Session, typed: &str, change: SkuChange) -> Result<(), Failure> {
+    let client = session.client()?;
+    let id = resolve(&client, Noun::Sku, typed).await?;
+    let path = format!("{}/{id}", Noun::Sku.path());
+    let before = client.get(&path).await?;
+    let document = client.patch(&path, &before, &change).await?;
+    let name = text::plain(find(&document, "name").as_str().unwrap_or_default());
+    let mut is_now = Vec::new();
+    match change.visible {
+        Some(true) => is_now.push("it can be rented again".to_owned()),
+        Some(false) => is_now.push("nobody can rent it any more; what is rented goes on".to_owned()),
+        None => {}
+    }
+    if let Some(images) = &change.images {
+        let images: Vec<String> = images.iter().map(ToString::to_string).collect();
+        is_now.push(format!("it boots {} from now on", images.join(", ")));
+    }
+    let done = Done::of(format!("{name}: {}", is_now.join("; ")));
     session.out.told(&VIEW, &document, &done)
 }
 

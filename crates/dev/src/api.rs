@@ -93,6 +93,17 @@ impl Api {
         Ok(request.send().await?)
     }
 
+    /// A change of an object in this version.
+    pub async fn patch_if(&self, path: &str, version: &str, body: &impl Serialize) -> anyhow::Result<Response> {
+        let bearer = HeaderValue::from_str(&format!("Bearer {}", self.token))?;
+        let request = self
+            .client
+            .request(Method::PATCH, path)
+            .header(header::AUTHORIZATION, bearer);
+        let request = request.header(header::IF_MATCH, HeaderValue::from_str(version)?);
+        Ok(request.json(body)?.send().await?)
+    }
+
     /// Whatever the answer is. What is deleted is deleted in whatever version it has.
     pub async fn call(&self, method: Method, path: &str, body: Option<&impl Serialize>) -> anyhow::Result<Response> {
         let bearer = HeaderValue::from_str(&format!("Bearer {}", self.token))?;

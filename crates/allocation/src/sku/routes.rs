@@ -2,13 +2,15 @@
 
 use axum::Json;
 use axum::extract::State;
+use base::Change;
 use base::auth::{Principal, Scope};
-use base::http::{Access, Answer, ApiError, Body, PageQuery, Params, Route, Routes, Search};
+use base::http::{Access, Answer, ApiError, Body, IfMatch, PageQuery, Params, Route, Routes, Search};
 use fleet::Fleet;
 use http::StatusCode;
-use model::api::{FreeCount, Page, SkuCreate, SkuKind, SkuPrice, SkuView};
+use model::api::{FreeCount, Page, SkuChange, SkuCreate, SkuKind, SkuPrice, SkuView};
 use model::id::SkuId;
 use model::signal::Code;
+use model::value::FileName;
 use serde::Deserialize;
 use serde_json::json;
 
@@ -35,6 +37,10 @@ pub fn routes() -> Routes<Fleet> {
             .fails(&[Code::StateConflict]),
         Route::get("/v1/skus/{id}", SEES, show)
             .summary("Show a SKU")
+            .answers::<SkuView>(),
+        Route::patch("/v1/skus/{id}", OPERATOR, update)
+            .summary("Take it out of sale, or put it back; give it other images")
+            .takes::<SkuChange>()
             .answers::<SkuView>(),
         Route::post("/v1/skus/{id}/price", FINANCE, post_price)
             .summary("A new price for whoever comes from now on")
@@ -110,12 +116,7 @@ async fn create(
     check(&body)?;
     let id = SkuId::new();
     let mut change = fleet.app.db.change(&principal.actor(), "sku.create", id).await?;
-    for name in &body.images {
-        if image::listed(&fleet, change.conn(), name).await?.is_none() {
-            let what = format!("the signed catalogue does not list {name}");
-            return Err(ApiError::field("images", what));
-        }
-    }
+    all_listed(&fleet, &mut change, &body.images).await?;
     store::create(&mut change, id, &body).await?;
     change.detail(json!(body));
     change.event("sku.created", id, json!({ "name": body.name }));
@@ -162,9 +163,7 @@ fn check(wish: &SkuCreate) -> Answer<()> {
     if wish.memory_mib == 0 || wish.memory_mib > 1 << 30 || wish.nvme_gib > 1 << 30 {
         return Err(ApiError::field("memory_mib", "memory and disk must be possible"));
     }
-    if wish.images.len() > 64 || (wish.kind == SkuKind::Slice && wish.images.is_empty()) {
-        return Err(ApiError::field("images", "a slice boots from an image; 64 at most"));
-    }
+    check_images(wish.kind, &wish.images)?;
     if wish.price_micro_per_hour >= PRICE_BELOW {
         return Err(ApiError::field("price_micro_per_hour", "below 2^53"));
     }
@@ -173,6 +172,48 @@ fn check(wish: &SkuCreate) -> Answer<()> {
         return Err(ApiError::field("currency", "three capital letters"));
     }
     Ok(())
+}
+
+fn check_images(kind: SkuKind, images: &[FileName]) -> Answer<()> {
+    if images.len() > 64 || (kind == SkuKind::Slice && images.is_empty()) {
+        return Err(ApiError::field("images", "a slice boots from an image; 64 at most"));
+    }
+    Ok(())
+}
+
+async fn all_listed(fleet: &Fleet, change: &mut Change, images: &[FileName]) -> Answer<()> {
+    for name in images {
+        if image::listed(fleet, change.conn(), name).await?.is_none() {
+            let what = format!("the signed catalogue does not list {name}");
+            return Err(ApiError::field("images", what));
+        }
+    }
+    Ok(())
+}
+
+/// For whoever comes from now on: what is rented keeps what was agreed.
+async fn update(
+    State(fleet): State<Fleet>,
+    principal: Principal,
+    Params(PathId { id }): Params<PathId>,
+    meant: IfMatch,
+    Body(body): Body<SkuChange>,
+) -> Answer<Json<SkuView>> {
+    let mut change = fleet.app.db.change(&principal.actor(), "sku.update", id).await?;
+    let present = store::lock_as_meant(&mut change, id, meant).await?;
+    if let Some(images) = &body.images {
+        check_images(present.kind()?, images)?;
+        all_listed(&fleet, &mut change, images).await?;
+    }
+    if store::alter(&mut change, id, &present, &body).await? {
+        change.event("sku.changed", id, json!(body));
+    }
+    change.detail(json!(body));
+    change.commit().await?;
+    let row = store::get(fleet.app.db.bookkeeping(), id)
+        .await?
+        .ok_or(Code::NotFound)?;
+    view(row).map(Json)
 }
 
 async fn post_price(

@@ -1,10 +1,10 @@
 //! Rows of the catalogue. The price is the one of the SKU's present version; versions are never changed.
 
 use base::Change;
-use base::http::{Answer, ApiError, Page};
+use base::http::{Answer, ApiError, IfMatch, Page};
 use fleet::machine;
 use fleet::slot::lease::Wanted;
-use model::api::{SkuCreate, SkuKind};
+use model::api::{SkuChange, SkuCreate, SkuKind};
 use model::id::SkuId;
 use model::signal::Code;
 use model::value::FileName;
@@ -185,23 +185,73 @@ async fn price(change: &mut Change, id: SkuId, version: i32, micro: i64, currenc
     Ok(())
 }
 
-/// A new price is a new version. The same price again is nothing new.
-pub async fn reprice(change: &mut Change, id: SkuId, micro: i64) -> Answer<()> {
-    let row: Option<(i32, i64, String)> = sqlx::query_as(
-        "select s.version, v.price_micro_per_hour, v.currency
+/// What it is and costs now, under its lock.
+#[derive(Debug, sqlx::FromRow)]
+pub struct Present {
+    kind: String,
+    version: i32,
+    price_micro_per_hour: i64,
+    currency: String,
+    visible: bool,
+    images: serde_json::Value,
+}
+
+impl Present {
+    pub fn kind(&self) -> Answer<SkuKind> {
+        self.kind.parse().map_err(ApiError::internal)
+    }
+}
+
+async fn lock(change: &mut Change, id: SkuId) -> Answer<Present> {
+    let row: Option<Present> = sqlx::query_as(
+        "select s.kind, s.version, v.price_micro_per_hour, v.currency, s.visible, s.images
          from sku s join sku_version v on v.sku_id = s.id and v.version = s.version where s.id = $1 for update of s",
     )
     .bind(id.uuid())
     .fetch_optional(change.conn())
     .await?;
-    let (version, before, currency) = row.ok_or(Code::NotFound)?;
-    if before == micro {
+    row.ok_or_else(|| Code::NotFound.into())
+}
+
+/// The same, if it is in the version that was meant.
+pub async fn lock_as_meant(change: &mut Change, id: SkuId, meant: IfMatch) -> Answer<Present> {
+    let present = lock(change, id).await?;
+    meant.holds(present.version.into())?;
+    Ok(present)
+}
+
+/// A new price is a new version. The same price again is nothing new.
+pub async fn reprice(change: &mut Change, id: SkuId, micro: i64) -> Answer<()> {
+    let present = lock(change, id).await?;
+    if present.price_micro_per_hour == micro {
         return Ok(());
     }
-    price(change, id, version + 1, micro, &currency).await?;
+    price(change, id, present.version + 1, micro, &present.currency).await?;
     sqlx::query("update sku set version = version + 1 where id = $1")
         .bind(id.uuid())
         .execute(change.conn())
         .await?;
     Ok(())
+}
+
+/// Whatever else changes is a new version, too, at the price of the one before. False if nothing is new.
+pub async fn alter(change: &mut Change, id: SkuId, present: &Present, wish: &SkuChange) -> Answer<bool> {
+    let visible = wish.visible.unwrap_or(present.visible);
+    let images = match &wish.images {
+        Some(images) => serde_json::json!(images),
+        None => present.images.clone(),
+    };
+    if visible == present.visible && images == present.images {
+        return Ok(false);
+    }
+    let (version, micro) = (present.version + 1, present.price_micro_per_hour);
+    price(change, id, version, micro, &present.currency).await?;
+    sqlx::query("update sku set visible = $2, images = $3, version = $4 where id = $1")
+        .bind(id.uuid())
+        .bind(visible)
+        .bind(images)
+        .bind(version)
+        .execute(change.conn())
+        .await?;
+    Ok(true)
 }

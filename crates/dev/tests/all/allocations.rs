@@ -8,6 +8,7 @@ mod late_repair;
 mod machines;
 mod matrix;
 mod once;
+mod out_of_sale;
 mod promises;
 mod races;
 mod standstill;

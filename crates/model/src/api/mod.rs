@@ -28,7 +28,7 @@ pub use node::{
     CertificateView, Enrolment, NodeCondition, NodeCreate, NodeEnrol, NodeModeChange, NodeReason, NodeView,
 };
 pub use project::{KeyCreate, KeyView, MemberAdd, MemberView, ProjectCreate, ProjectView, QuotaChange, QuotaView};
-pub use sku::{FreeCount, SkuCreate, SkuKind, SkuPrice, SkuView};
+pub use sku::{FreeCount, SkuChange, SkuCreate, SkuKind, SkuPrice, SkuView};
 pub use slot::{SlotDifference, SlotFault, SlotProofView, SlotQuarantine, SlotView, TopologyView};
 pub use task::{PhaseState, PhaseView, TaskTypeView, TaskView};
 pub use trust::{

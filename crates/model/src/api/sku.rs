@@ -69,6 +69,18 @@ pub struct SkuPrice {
     pub price_micro_per_hour: u64,
 }
 
+/// What is left out stays as it is. What is rented already goes on as it was agreed.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SkuChange {
+    /// False: nobody who rents sees it any more.
+    #[serde(default)]
+    pub visible: Option<bool>,
+    /// Names of the signed catalogue, all that there are from now on.
+    #[serde(default)]
+    pub images: Option<Vec<FileName>>,
+}
+
 /// How many can be had right now, as far as tenants are told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum FreeCount {

@@ -53,6 +53,12 @@ pub const EVENTS: &[EventType] = &[
         "It may have more, or less, at once.",
     ),
     told::<tenancy::SkuCreated>("sku.created", "sku", Project, "Something new can be rented."),
+    told::<tenancy::SkuChanged>(
+        "sku.changed",
+        "sku",
+        Project,
+        "It can be rented no more, or again, or with other images.",
+    ),
     told::<tenancy::SkuPriced>("sku.priced", "sku", Project, "It costs something else from now on."),
     told::<node::NodeCreated>("node.created", "node", Fleet, "A host may enrol under this name."),
     told::<node::NodeEnrolled>("node.enrolled", "node", Fleet, "A host was let in."),

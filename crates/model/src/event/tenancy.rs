@@ -3,6 +3,7 @@
 use super::shapes;
 use crate::id::UserId;
 use crate::state::ProjectRole;
+use crate::value::FileName;
 
 shapes! {
     ProjectCreated {
@@ -23,6 +24,11 @@ shapes! {
     }
     SkuCreated {
         name: String,
+    }
+    /// What is left out stays as it is.
+    SkuChanged {
+        visible: Option<bool>,
+        images: Option<Vec<FileName>>,
     }
     SkuPriced {
         price_micro_per_hour: i64,

@@ -172,7 +172,8 @@ async fn own(town: &Town, node: &Puppet) -> Ids {
 }
 
 async fn call(api: &Api, route: &RouteInfo, path: &str) -> Response {
-    let body = (route.method == Method::POST).then(|| honest(route.path));
+    let takes = matches!(route.method, Method::POST | Method::PATCH);
+    let body = takes.then(|| honest(route.path));
     api.call(route.method.clone(), path, body.as_ref())
         .await
         .expect("an answer")
@@ -192,6 +193,7 @@ fn honest(path: &str) -> Value {
         "/v1/projects/{id}/members" => json!({ "user": "ada", "role": "owner" }),
         "/v1/keys" => json!({ "name": "mine", "public_key": dev::slice::SSH_KEY }),
         "/v1/skus" => json!(dev::demo::sku("escalated", 1).expect("a SKU")),
+        "/v1/skus/{id}" => json!({ "visible": false }),
         "/v1/skus/{id}/price" => json!({ "price_micro_per_hour": 1 }),
         "/v1/allocations" => json!({ "sku": "slice.h100.1" }),
         "/v1/allocations/{id}/extend" => json!({ "ttl_s": 3600 }),
