@@ -90,9 +90,10 @@ pub async fn get(pool: &PgPool, project: ProjectId) -> sqlx::Result<Option<Quota
         .await
 }
 
-/// First of all locks: projects, then allocations, then nodes.
+/// First of all locks: projects, then allocations, then nodes. Not against those who only refer to it: PostgreSQL looks
+/// whether a project is there when an allocation is written twice in one change, and that comes after its own lock.
 pub async fn lock(change: &mut Change, project: ProjectId) -> Answer<QuotaRow> {
-    let row: Option<QuotaRow> = sqlx::query_as("select * from quota where project_id = $1 for update")
+    let row: Option<QuotaRow> = sqlx::query_as("select * from quota where project_id = $1 for no key update")
         .bind(project.uuid())
         .fetch_optional(change.conn())
         .await?;

@@ -1,6 +1,7 @@
 //! What happens between a look and an act: somebody extends, asks again, or asks a hundred times at once.
 
 use allocation::allocation::usage;
+use allocation::project::quota;
 use dev::api::Refused;
 use model::api::{ProjectCreate, ProjectTokenCreate, ProjectView, TokenCreated};
 use model::signal::Code;
@@ -15,6 +16,23 @@ const KEY: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QE
 
 fn code(error: &anyhow::Error) -> Option<Code> {
     error.downcast_ref::<Refused>().and_then(Refused::code)
+}
+
+/// Whoever extends or rents has the quota and wants an allocation; whoever switches one has it, and may not want the quota.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_switch_does_not_wait_for_the_quota() {
+    let market = Market::open().await;
+    let made = market.rents("one").await;
+    market.until(made.id, AllocationState::Active).await;
+    let db = &market.town.platform.apps[0].db;
+    let change = db
+        .change(&base::Actor::system("test"), "allocation.extend", made.id)
+        .await;
+    let mut extending = change.expect("begins");
+    quota::lock(&mut extending, made.project_id).await.expect("held");
+    market.verb(made.id, "stop").await;
+    extending.rollback().await.expect("let go");
+    market.close().await;
 }
 
 /// Whoever was told that it lasts longer keeps it, also if its end was being looked at in that moment.
