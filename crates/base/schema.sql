@@ -7,6 +7,7 @@ function machine_dirt_ends_once() 229002f2c592288dff9eb3708fbdc5e6
 function machine_fits(node,text,integer) a46bf2e03b550c441ada0521f2988bac
 function machine_is_clean() a3e6483cad5f93505615d6ef3874eba0
 function machine_is_cleaned_by_proof() d3df8b961f719d284c660f2ab6e8dc5c
+function project_ends() 603d7ea3f5287f412fe9bd97faee50db
 function project_keeps_owner() 975c29ad7aaa4a7ff325997376949653
 function slot_changes_room() d5f0e32874d82071bff2c4f3d37d7b1b
 function slot_fits(slot,text,bigint,bigint,bigint,boolean) 01f2650167c122d51e2a60f4474d6fd7
@@ -58,6 +59,7 @@ grant select on audit to gpuaas_sealer
 grant select on audit_head to gpuaas_app
 grant select on audit_seal to gpuaas_app
 grant select on node_room to gpuaas_app
+grant select on project_seat to gpuaas_app
 grant select on quota to gpuaas_app
 grant select on schema_migration to gpuaas_app
 grant select on slot_dirt to gpuaas_app
@@ -67,6 +69,7 @@ grant select on usage_span to gpuaas_app
 grant update (allocations, max_ttl_hours, slots, slots_per_sku, spend_per_day_micro, terminals, version) on quota to gpuaas_app
 grant update (approved_at, approved_by, baseline, blockers, dirty_op, disk_gone_at, fault, fault_detail, fault_since, gpu, lease_id, mac_address, memory_mib, numa_node, nvme_device, private_ip, quarantine_no, seen_at, slot_index, state, state_reason, state_since, vcpu_count, version, warnings) on slot to gpuaas_app
 grant update (cleaned_at, cleaned_by) on machine_dirt to gpuaas_app
+grant update (deleted_at, version) on project to gpuaas_app
 grant update (disabled_at, platform_roles, version) on app_user to gpuaas_app
 grant update (email, judged_at) on user_identity to gpuaas_app
 grant update (end_reason, ended_at) on lease to gpuaas_app
@@ -511,14 +514,14 @@ table outbox index CREATE UNIQUE INDEX outbox_by_seq ON public.outbox USING btre
 table outbox index CREATE UNIQUE INDEX outbox_pkey ON public.outbox USING btree (id)
 table outbox owner gpuaas_owner
 table project column created_at timestamp with time zone not null
+table project column deleted_at timestamp with time zone
 table project column id uuid not null
 table project column name text not null
 table project column version bigint not null default 1
 table project constraint project_name_check CHECK ((name ~ '^[a-z0-9][a-z0-9-]{0,62}$'::text))
-table project constraint project_name_key UNIQUE (name)
 table project constraint project_pkey PRIMARY KEY (id)
 table project index CREATE INDEX project_by_time ON public.project USING btree (created_at DESC, id DESC)
-table project index CREATE UNIQUE INDEX project_name_key ON public.project USING btree (name)
+table project index CREATE UNIQUE INDEX project_by_name ON public.project USING btree (name) WHERE (deleted_at IS NULL)
 table project index CREATE UNIQUE INDEX project_pkey ON public.project USING btree (id)
 table project owner gpuaas_owner
 table project_member column project_id uuid not null
@@ -533,6 +536,9 @@ table project_member constraint project_member_user_id_fkey FOREIGN KEY (user_id
 table project_member index CREATE INDEX project_member_by_user ON public.project_member USING btree (user_id, project_id)
 table project_member index CREATE UNIQUE INDEX project_member_pkey ON public.project_member USING btree (project_id, user_id)
 table project_member owner gpuaas_owner
+table project_seat column project_id uuid
+table project_seat column role text
+table project_seat column user_id uuid
 table quota column allocations integer not null default 8
 table quota column allocations_used integer not null default 0
 table quota column max_ttl_hours integer
@@ -922,5 +928,6 @@ trigger CREATE TRIGGER allocation_slot_ends AFTER UPDATE ON public.lease FOR EAC
 trigger CREATE TRIGGER allocation_slot_is_leased BEFORE INSERT ON public.allocation_slot FOR EACH ROW EXECUTE FUNCTION allocation_slot_is_leased()
 trigger CREATE TRIGGER machine_dirt_ends_once BEFORE UPDATE ON public.machine_dirt FOR EACH ROW EXECUTE FUNCTION machine_dirt_ends_once()
 trigger CREATE TRIGGER machine_is_clean BEFORE INSERT ON public.lease FOR EACH ROW WHEN ((new.slot_id IS NULL)) EXECUTE FUNCTION machine_is_clean()
+trigger CREATE TRIGGER project_ends BEFORE UPDATE OF deleted_at ON public.project FOR EACH ROW EXECUTE FUNCTION project_ends()
 trigger CREATE TRIGGER project_keeps_owner AFTER DELETE OR UPDATE ON public.project_member FOR EACH ROW EXECUTE FUNCTION project_keeps_owner()
 trigger CREATE TRIGGER slot_changes_room AFTER INSERT OR DELETE OR UPDATE OF state, fault, gpu ON public.slot FOR EACH ROW EXECUTE FUNCTION slot_changes_room()

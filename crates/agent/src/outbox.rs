@@ -84,7 +84,7 @@ async fn deliver(node: &Node, done: Done, stop: &Stop) {
 fn last_word(error: &CallError) -> Option<u16> {
     match error {
         CallError::Refused {
-            status,
+            status: status @ 400..=499,
             code:
                 Some(
                     Code::NotFound

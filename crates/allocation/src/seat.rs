@@ -28,7 +28,7 @@ impl Seat {
     /// In this project; 404 for whoever has no business there.
     pub async fn take(from: impl PgExecutor<'_>, principal: &Principal, project: ProjectId) -> Answer<Self> {
         let row: Option<(Option<String>,)> = sqlx::query_as(
-            "select m.role from project p left join project_member m on m.project_id = p.id and m.user_id = $2 where p.id = $1",
+            "select s.role from project p left join project_seat s on s.project_id = p.id and s.user_id = $2 where p.id = $1",
         )
         .bind(project.uuid())
         .bind(principal.user_id.uuid())
@@ -107,7 +107,7 @@ pub async fn seats(from: impl PgExecutor<'_>, principal: &Principal) -> sqlx::Re
     if !principal.may(Scope::Project) {
         return Ok(Vec::new());
     }
-    let ids: Vec<uuid::Uuid> = sqlx::query_scalar("select project_id from project_member where user_id = $1")
+    let ids: Vec<uuid::Uuid> = sqlx::query_scalar("select project_id from project_seat where user_id = $1")
         .bind(principal.user_id.uuid())
         .fetch_all(from)
         .await?;

@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::client::Client;
 use crate::failure::{Exit, Failure};
 use crate::ids::{Noun, REACH, resolve};
-use crate::output::column::{Kind, View, col};
+use crate::output::column::{Kind, View, col, extra};
 use crate::output::{Done, text};
 use crate::session::{Limit, Session};
 use crate::token::done;
@@ -19,6 +19,7 @@ pub(crate) const VIEW: View = View {
         col("name", "name", Kind::Text),
         col("role", "role", Kind::Text),
         col("age", "created_at", Kind::Since),
+        extra("deleted", "deleted_at", Kind::Since),
     ],
     key: "id",
 };
@@ -67,6 +68,15 @@ pub(crate) enum Verb {
     Show {
         /// An id or a name
         project: String,
+    },
+    /// End a project that has nothing any more (owners); what happened in it stays on record
+    #[command(visible_alias = "rm")]
+    Delete {
+        /// An id or a name
+        project: String,
+        /// Do not ask
+        #[arg(long, short)]
+        yes: bool,
     },
     /// Who is in it
     #[command(subcommand)]
@@ -163,6 +173,7 @@ pub(crate) async fn run(verb: Verb, session: &mut Session) -> Result<(), Failure
             let document = client.get(&path).await?;
             session.out.record(&VIEW, &document)
         }
+        Verb::Delete { project, yes } => delete(session, &project, yes).await,
         Verb::Member(verb) => member(session, verb).await,
         Verb::Quota(Quota::Show { project }) => {
             let (client, path) = found(session, &project).await?;
@@ -214,6 +225,22 @@ async fn found(session: &mut Session, typed: &str) -> Result<(Client, String), F
     let id = resolve(&client, Noun::Project, typed).await?;
     let path = format!("{}/{id}", Noun::Project.path());
     Ok((client, path))
+}
+
+async fn delete(session: &mut Session, typed: &str, yes: bool) -> Result<(), Failure> {
+    let (client, path) = found(session, typed).await?;
+    let seen = client.get(&path).await?;
+    let word = |place: &str| text::plain(seen.get(place).and_then(Value::as_str).unwrap_or_default());
+    let (id, name) = (word("id"), word("name"));
+    session.confirm(
+        yes,
+        &format!(
+            "delete project {name} ({}) for good: nobody is in it any more, its tokens open nothing, its name becomes free",
+            text::short_id(&id)
+        ),
+    )?;
+    let answer = client.delete(&path, &seen).await?;
+    done(session, &id, "deleted", &answer)
 }
 
 async fn member(session: &mut Session, verb: Member) -> Result<(), Failure> {

@@ -217,7 +217,7 @@ pub async fn list(pool: &PgPool, filter: &Filter, page: &Page) -> sqlx::Result<V
     let (at, id) = page.after_parts();
     let statement = match (filter.of, filter.project, filter.state, filter.live) {
         (Some(_), None, _, _) => list_allocations!(
-            "a.id in (select mine.id from project_member m cross join lateral
+            "a.id in (select mine.id from project_seat m cross join lateral
                          (select x.id, x.created_at from allocation x
                           where x.project_id = m.project_id and ($3::text is null or x.state = $3)
                             and (not $4 or x.ended_at is null)

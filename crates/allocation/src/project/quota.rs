@@ -128,7 +128,7 @@ pub async fn set(change: &mut Change, project: ProjectId, wish: &QuotaChange) ->
         "update quota set slots = coalesce($2, slots), slots_per_sku = coalesce($3, slots_per_sku),
              allocations = coalesce($4, allocations), terminals = coalesce($5, terminals),
              max_ttl_hours = coalesce($6, max_ttl_hours), version = version + 1
-         where project_id = $1",
+         where project_id = $1 and exists (select from project where id = $1 and deleted_at is null)",
     )
     .bind(project.uuid())
     .bind(int("slots", wish.slots)?)

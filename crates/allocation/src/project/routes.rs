@@ -32,6 +32,10 @@ pub fn routes() -> Routes<Fleet> {
         Route::get("/v1/projects/{id}", SEES, show)
             .summary("Show a project")
             .answers::<ProjectView>(),
+        Route::delete("/v1/projects/{id}", TENANT, end)
+            .summary("End a project that has nothing any more: nobody is in it then, and its name is free")
+            .answers_nothing()
+            .fails(&[Code::Forbidden, Code::StateConflict]),
         Route::get("/v1/projects/{id}/members", SEES, members)
             .summary("Who is in it")
             .searches::<PageQuery>()
@@ -72,6 +76,7 @@ fn view(row: ProjectRow) -> ProjectView {
         name: row.name,
         role: row.role.and_then(|role| role.parse().ok()),
         created_at: row.created_at.into(),
+        deleted_at: row.deleted_at.map(Into::into),
         version: row.version,
     }
 }
@@ -130,6 +135,39 @@ async fn show(
     Params(PathId { id }): Params<PathId>,
 ) -> Answer<Json<ProjectView>> {
     shown(&fleet, &principal, id).await.map(Json)
+}
+
+/// For good, and by its owners only. Whoever creates an allocation locks the quota first, too: one of the two comes second
+/// and finds what the other has left.
+async fn end(
+    State(fleet): State<Fleet>,
+    principal: Principal,
+    Params(PathId { id }): Params<PathId>,
+    meant: IfMatch,
+) -> Answer<StatusCode> {
+    let mut change = fleet.app.db.change(&principal.actor(), "project.delete", id).await?;
+    let quota = quota::lock(&mut change, id).await?;
+    Seat::take(change.conn(), &principal, id)
+        .await?
+        .needs(ProjectRole::Owner)?;
+    let row = store::get(change.conn(), id, principal.user_id).await?;
+    let row = row.ok_or(Code::NotFound)?;
+    meant.holds(row.version)?;
+    if quota.allocations_used > 0 || quota.slots_used > 0 {
+        return Err(ApiError::new(Code::StateConflict)
+            .message("the project still has allocations that have not ended")
+            .hint(format!(
+                "`gpuaas allocation list --project {}` shows them; release each of them",
+                row.name
+            ))
+            .detail("allocations_used", quota.allocations_used)
+            .detail("slots_used", quota.slots_used));
+    }
+    store::end(&mut change, id).await?;
+    change.detail(json!({ "name": row.name }));
+    change.event("project.deleted", id, json!({ "name": row.name }));
+    change.commit().await?;
+    Ok(StatusCode::NO_CONTENT)
 }
 
 fn member(row: MemberRow) -> Answer<MemberView> {

@@ -16,6 +16,7 @@ pub struct ProjectRow {
     /// Of whoever asks.
     pub role: Option<String>,
     pub created_at: OffsetDateTime,
+    pub deleted_at: Option<OffsetDateTime>,
     pub version: i64,
 }
 
@@ -59,13 +60,13 @@ fn taken(error: sqlx::Error) -> ApiError {
     }
 }
 
-/// Of one person, or all of them; newest first.
+/// Of one person, or all of them; newest first. Those that have ended are in no list.
 pub async fn list(pool: &PgPool, user: UserId, all: bool, page: &Page) -> sqlx::Result<Vec<ProjectRow>> {
     let (at, id) = page.after_parts();
     sqlx::query_as(
-        "select p.id, p.name, m.role, p.created_at, p.version
-         from project p left join project_member m on m.project_id = p.id and m.user_id = $1
-         where ($2 or m.role is not null) and ($3::timestamptz is null or (p.created_at, p.id) < ($3, $4))
+        "select p.id, p.name, s.role, p.created_at, p.deleted_at, p.version
+         from project p left join project_seat s on s.project_id = p.id and s.user_id = $1
+         where p.deleted_at is null and ($2 or s.role is not null) and ($3::timestamptz is null or (p.created_at, p.id) < ($3, $4))
          order by p.created_at desc, p.id desc limit $5",
     )
     .bind(user.uuid())
@@ -79,8 +80,8 @@ pub async fn list(pool: &PgPool, user: UserId, all: bool, page: &Page) -> sqlx::
 
 pub async fn get(from: impl PgExecutor<'_>, id: ProjectId, user: UserId) -> sqlx::Result<Option<ProjectRow>> {
     sqlx::query_as(
-        "select p.id, p.name, m.role, p.created_at, p.version
-         from project p left join project_member m on m.project_id = p.id and m.user_id = $2 where p.id = $1",
+        "select p.id, p.name, s.role, p.created_at, p.deleted_at, p.version
+         from project p left join project_seat s on s.project_id = p.id and s.user_id = $2 where p.id = $1",
     )
     .bind(id.uuid())
     .bind(user.uuid())
@@ -88,9 +89,20 @@ pub async fn get(from: impl PgExecutor<'_>, id: ProjectId, user: UserId) -> sqlx
     .await
 }
 
+/// Nobody has a seat in it from now on. Its quota is locked, and nothing of it is in use.
+pub async fn end(change: &mut Change, id: ProjectId) -> Answer<()> {
+    let at = OffsetDateTime::from(change.at());
+    sqlx::query("update project set deleted_at = $2, version = version + 1 where id = $1")
+        .bind(id.uuid())
+        .bind(at)
+        .execute(change.conn())
+        .await?;
+    Ok(())
+}
+
 /// The projects in which somebody has a seat; two are enough to know that there is no only one.
 pub async fn first_two(pool: &PgPool, user: UserId) -> sqlx::Result<Vec<Uuid>> {
-    sqlx::query_scalar("select project_id from project_member where user_id = $1 order by project_id limit 2")
+    sqlx::query_scalar("select project_id from project_seat where user_id = $1 order by project_id limit 2")
         .bind(user.uuid())
         .fetch_all(pool)
         .await

@@ -88,13 +88,14 @@ pub struct NewToken {
     pub expires_at: Timestamp,
 }
 
+/// A token of a project ends with it.
 pub async fn token_by_secret(db: &Db, secret: &TokenSecret) -> sqlx::Result<Option<TokenRow>> {
     let digest = secret.sha256();
     let row: Option<TokenRow> = sqlx::query_as(
         "select t.id, t.user_id, u.name as user_name, u.platform_roles as user_roles, u.disabled_at as user_disabled_at,
-                t.name, t.sha256, t.scopes, t.expires_at, t.created_at, t.last_used_at, t.revoked_at,
-                t.project_id, t.project_role
-         from api_token t join app_user u on u.id = t.user_id where t.sha256 = $1",
+                t.name, t.sha256, t.scopes, t.expires_at, t.created_at, t.last_used_at,
+                coalesce(t.revoked_at, p.deleted_at) as revoked_at, t.project_id, t.project_role
+         from api_token t join app_user u on u.id = t.user_id left join project p on p.id = t.project_id where t.sha256 = $1",
     )
     .bind(digest.as_bytes().as_slice())
     .fetch_optional(db.read())
@@ -215,9 +216,9 @@ pub async fn token_list(db: &Db, whose: Whose, page: &Page) -> sqlx::Result<Vec<
     let (user, project) = whose.binds();
     sqlx::query_as(
         "select t.id, t.user_id, u.name as user_name, u.platform_roles as user_roles, u.disabled_at as user_disabled_at,
-                t.name, t.sha256, t.scopes, t.expires_at, t.created_at, t.last_used_at, t.revoked_at,
-                t.project_id, t.project_role
-         from api_token t join app_user u on u.id = t.user_id
+                t.name, t.sha256, t.scopes, t.expires_at, t.created_at, t.last_used_at,
+                coalesce(t.revoked_at, p.deleted_at) as revoked_at, t.project_id, t.project_role
+         from api_token t join app_user u on u.id = t.user_id left join project p on p.id = t.project_id
          where ($1::timestamptz is null or (t.created_at, t.id) < ($1, $2))
            and ($4::uuid is null or t.user_id = $4) and ($5::uuid is null or t.project_id = $5)
          order by t.created_at desc, t.id desc limit $3",

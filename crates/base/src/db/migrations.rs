@@ -41,4 +41,5 @@ migrations! {
     26 = "0026_numbered_events",
     27 = "0027_fewer_event_indexes",
     28 = "0028_proven_time",
+    29 = "0029_project_ends",
 }

@@ -6,6 +6,7 @@ use sqlx::{AssertSqlSafe, PgPool};
 
 mod history;
 mod moves;
+mod projects;
 mod proofs;
 mod quotas;
 

@@ -44,6 +44,7 @@ async fn off_a_terminal_nothing_happens_without_yes() {
         ],
         &["slot", "rewipe", "slot_0000000000000000000000000g"],
         &["token", "rm", "gpu-1"],
+        &["project", "delete", "gpu-1"],
         &["task", "cancel", "task_0000000000000000000000000g"],
         &[
             "trust",

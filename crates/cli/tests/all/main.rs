@@ -11,6 +11,7 @@ mod once;
 mod output;
 mod prices;
 mod probe;
+mod sale;
 mod server;
 mod slots;
 mod told;

@@ -1,4 +1,4 @@
-//! Prices: decimals for people, millionths for programs, and no change of one by accident. What is out of sale.
+//! Prices: decimals for people, millionths for programs, and no change of one by accident.
 
 use serde_json::{Value, json};
 
@@ -12,7 +12,7 @@ fn sku(micro: &Value) -> Value {
     })
 }
 
-async fn catalogue() -> Server {
+pub(crate) async fn catalogue() -> Server {
     let old = sku(&json!(2_000_000));
     Server::start(move |asked: &Asked, _| match asked.method.as_str() {
         "GET" if asked.path.contains('?') => Answer::Json(200, page(std::slice::from_ref(&old), None)),
@@ -88,34 +88,4 @@ async fn people_see_an_amount_where_scripts_read_millionths() {
     let columns = ["sku", "list", "--columns", "name,price_micro_per_hour,currency"];
     let said = gpuaas(&columns).at(&server.url).run(&home).await;
     assert_eq!(said.out, "slice.h100.1\t2000000\tUSD\n");
-}
-
-#[tokio::test]
-async fn what_is_for_sale_is_changed_in_the_version_that_was_looked_at() {
-    let (home, server) = (Home::new(), catalogue().await);
-    let says = async |flags: &[&str]| {
-        let words = [&["sku", "update", "slice.h100.1"], flags].concat();
-        gpuaas(&words).at(&server.url).on_a_terminal().run(&home).await
-    };
-    for (flags, told, body) in [
-        (
-            &["--hide"][..],
-            "slice.h100.1: nobody can rent it any more; what is rented goes on\n",
-            json!({ "visible": false, "images": null }),
-        ),
-        (
-            &["--show", "--images", "a.raw,b.raw"],
-            "slice.h100.1: it can be rented again; it boots a.raw, b.raw from now on\n",
-            json!({ "visible": true, "images": ["a.raw", "b.raw"] }),
-        ),
-    ] {
-        let said = says(flags).await;
-        assert_eq!((said.exit, said.out.as_str()), (0, told), "{}", said.err);
-        let last = server.asked().pop().expect("asked");
-        assert_eq!((last.method.as_str(), &last.body), ("PATCH", &body));
-        assert_eq!(last.if_match.as_deref(), Some("\"1\""));
-    }
-    for flags in [&[][..], &["--hide", "--show"]] {
-        assert_eq!(says(flags).await.exit, 2, "{flags:?}");
-    }
 }

@@ -25,6 +25,9 @@ async fn server(stale: bool) -> Server {
                     None,
                 ),
             ),
+            (_, path) if path.ends_with(&project.to_string()) => {
+                Answer::Json(200, json!({"id": project, "name": "demo", "version": 4}))
+            }
             _ => Answer::Json(200, page(&[json!({"id": project, "name": "demo", "version": 1})], None)),
         }
     })
@@ -42,6 +45,7 @@ async fn what_was_seen_is_what_is_deleted() {
     for (words, tag) in [
         (&["key", "remove", "laptop", "--yes"][..], "\"3\""),
         (&["project", "member", "remove", "demo", "bob", "--yes"], "\"7\""),
+        (&["project", "delete", "demo", "--yes"], "\"4\""),
     ] {
         let fresh = server(false).await;
         let said = gpuaas(words).at(&fresh.url).run(&home).await;

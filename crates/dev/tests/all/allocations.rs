@@ -9,6 +9,7 @@ mod machines;
 mod matrix;
 mod once;
 mod out_of_sale;
+mod project_ends;
 mod promises;
 mod races;
 mod standstill;

@@ -25,6 +25,9 @@ pub struct ProjectView {
     /// The caller's own role in it; null for operators who are not in it.
     pub role: Option<ProjectRole>,
     pub created_at: Timestamp,
+    /// Set: it has ended. Nobody is in it; whoever may look into all projects still finds it by its id.
+    #[serde(default)]
+    pub deleted_at: Option<Timestamp>,
     pub version: i64,
 }
 

@@ -40,6 +40,12 @@ pub const EVENTS: &[EventType] = &[
     ),
     billed::<billing::BalanceCredited>("payments.balance_credited", "Money came in."),
     told::<tenancy::ProjectCreated>("project.created", "project", Project, "There is a new project."),
+    told::<tenancy::ProjectDeleted>(
+        "project.deleted",
+        "project",
+        Project,
+        "It has ended, and nobody is in it any more.",
+    ),
     told::<tenancy::MemberChanged>(
         "project.member",
         "project",

@@ -9,6 +9,9 @@ shapes! {
     ProjectCreated {
         name: String,
     }
+    ProjectDeleted {
+        name: String,
+    }
     MemberChanged {
         user_id: UserId,
         /// None: they are no longer in it.

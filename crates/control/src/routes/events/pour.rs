@@ -119,10 +119,14 @@ impl Pour {
         if ["project.created", "project.member"].contains(&event.kind.as_str()) {
             self.look_again().await?;
         }
-        match self.sight.shows(&self.ask, event) {
-            Some(view) => Ok(outlet.event(event.seq, &view.kind, &view).await?),
-            None => Ok(()),
+        if let Some(view) = self.sight.shows(&self.ask, event) {
+            outlet.event(event.seq, &view.kind, &view).await?;
         }
+        // That a project has ended is the last that those hear who were in it.
+        if event.kind == "project.deleted" {
+            self.look_again().await?;
+        }
+        Ok(())
     }
 
     /// Projects that were joined by then are read, too: nobody looks there again.

@@ -5,8 +5,8 @@ use control::openapi;
 use dev::api::Api;
 use dev::slice::SSH_KEY;
 use dev::town::Town;
-use http::Method;
-use model::api::{KeyCreate, KeyView, MemberView};
+use http::{Method, StatusCode, header};
+use model::api::{KeyCreate, KeyView, MemberView, SkuView};
 use model::signal::Code;
 use serde_json::{Value, json};
 
@@ -57,6 +57,15 @@ async fn made(town: &Town, owner: &Person, route: &str, name: &str) -> Thing {
                 version,
             }
         }
+        "DELETE /v1/projects/{id}" => {
+            let id = project(town, name, owner).await.to_string();
+            Thing {
+                path: format!("/v1/projects/{id}"),
+                id,
+                list: "/v1/projects".to_owned(),
+                version: 1,
+            }
+        }
         other => panic!("{other} takes If-Match and is not tried here"),
     }
 }
@@ -85,14 +94,15 @@ fn routes() -> Vec<(Method, String)> {
 }
 
 #[tokio::test]
-async fn every_route_that_takes_it_heeds_it() {
+async fn every_route_that_deletes_heeds_it() {
     let town = Town::start(EXE).await;
     let (ada, eve) = (
         Person::of(&town, "ada-t", &[]).await,
         Person::of(&town, "eve-t", &[]).await,
     );
     let (hers, foreign) = (ada.at(&town, 0), eve.at(&town, 1));
-    let routes = routes();
+    let routes = routes().into_iter().filter(|(method, _)| *method == Method::DELETE);
+    let routes: Vec<_> = routes.collect();
     assert!(routes.len() >= 2, "{routes:?}");
     for (n, (method, path)) in routes.into_iter().enumerate() {
         let route = format!("{method} {path}");
@@ -118,6 +128,51 @@ async fn every_route_that_takes_it_heeds_it() {
         let any = hers.call_if(method.clone(), &other.path, Some("*")).await;
         assert!(any.expect("answered").status.is_success(), "{route}: whatever there is");
         assert!(!other.stands(&hers).await, "{route}");
+    }
+    town.end().await;
+}
+
+/// The path of something in its first version, and what changes it.
+async fn changeable(town: &Town, route: &str) -> (String, [Value; 2]) {
+    match route {
+        "PATCH /v1/skus/{id}" => {
+            let wish = json!({
+                "name": "s", "kind": "machine", "gpu_model": "x", "gpu_count": 1, "slots": 0, "vcpu": 1, "memory_mib": 1,
+                "nvme_gib": 1, "fabric": false, "images": [], "price_micro_per_hour": 1, "currency": "USD",
+            });
+            let sku: SkuView = town.api().post("/v1/skus", &wish).await.expect("a SKU");
+            let bodies = [false, true].map(|visible| json!({ "visible": visible }));
+            (format!("/v1/skus/{}", sku.id), bodies)
+        }
+        other => panic!("{other} takes If-Match and is not tried here"),
+    }
+}
+
+/// What is changed stays, and whoever comes next has to have seen the change.
+#[tokio::test]
+async fn every_route_that_changes_heeds_it() {
+    let town = Town::start(EXE).await;
+    let eve = Person::of(&town, "eve-t", &[]).await.at(&town, 1);
+    let routes = routes().into_iter().filter(|(method, _)| *method != Method::DELETE);
+    for (method, path) in routes {
+        let route = format!("{method} {path}");
+        let (path, [first, second]) = changeable(&town, &route).await;
+        let (api, path) = (town.api(), path.as_str());
+        let call = async |api: &Api, tag: &str, body: &Value| api.patch_if(path, tag, body).await.expect("answered");
+        for stale in ["\"0\"", "\"2\""] {
+            let error = refused(&call(&api, stale, &first).await, Code::VersionConflict);
+            assert_eq!(error.details["version"], 1, "{route}");
+        }
+        refused(&call(&eve, "\"1\"", &first).await, Code::Forbidden);
+        let done = call(&api, "\"1\"", &first).await;
+        assert_eq!(
+            (done.status, done.headers[header::ETAG].as_bytes()),
+            (StatusCode::OK, &b"\"2\""[..])
+        );
+        let error = refused(&call(&api, "\"1\"", &second).await, Code::VersionConflict);
+        assert_eq!(error.details["version"], 2, "{route}");
+        let any = call(&api, "*", &second).await;
+        assert_eq!(any.status, StatusCode::OK, "{route}: whatever there is");
     }
     town.end().await;
 }
