@@ -35,7 +35,8 @@ pub(super) async fn place(app: &App, headers: &HeaderMap) -> Answer<Begin> {
     let seq = seq
         .filter(|seq| *seq >= 0)
         .ok_or_else(|| ApiError::field(LAST_EVENT_ID, "must be the `id:` of an event that was told here"))?;
-    let written = outbox::written_at(&app.db, seq).await?;
+    // Behind nothing is from the first one on.
+    let written = outbox::written_at(&app.db, seq.max(1)).await?;
     // Nobody was told a number that does not exist: it is of another installation, or of a database set back.
     let young = written.is_some_and(|at| app.clock.now().since_ms(at) <= WITHIN_MS);
     let nothing_yet = seq == 0 && outbox::last_seq(&app.db).await? == 0;

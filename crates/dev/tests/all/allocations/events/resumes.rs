@@ -47,6 +47,9 @@ async fn what_is_too_long_ago_or_was_never_told_is_one_reset() {
     seats(&ada.at(&town, 0), hers, "ada", "viewer").await;
     hears(&mut first).await;
     let seen = first.last_id().expect("a place").to_owned();
+    // Behind nothing is from the first one on, as long as that can be told.
+    let mut all = ada.listens(&town, 1, "/v1/events", Some("0")).await;
+    assert_ne!(message(&mut all).await.expect("what was before").event, "reset");
     // Within an hour, so that the token still counts.
     clock.advance(3_000_000);
     let mut young = ada.listens(&town, 1, "/v1/events", Some(&seen)).await;
@@ -54,7 +57,7 @@ async fn what_is_too_long_ago_or_was_never_told_is_one_reset() {
     assert_eq!(hears(&mut young).await.data["role"], "member", "no reset");
     clock.advance(86_400_000);
     let later = Person::of(&town, "ada-again", &[]).await;
-    for asked in [seen.as_str(), "999999999"] {
+    for asked in [seen.as_str(), "999999999", "0"] {
         let mut old = later.listens(&town, 1, "/v1/events", Some(asked)).await;
         let reset = message(&mut old).await.expect("a reset");
         assert_eq!((reset.event.as_str(), reset.id.is_some()), ("reset", true), "{asked}");
