@@ -107,14 +107,15 @@ pub(crate) enum Verb {
         wait: Wait,
     },
     /// A new end, counted from now
+    #[command(group = clap::ArgGroup::new("end").required(true))]
     Extend {
         /// An id or a name
         allocation: String,
         /// From now on: 4h, 7d
-        #[arg(long, value_parser = duration::parse, required_unless_present = "no_end")]
+        #[arg(long, value_parser = duration::parse, group = "end")]
         ttl: Option<Duration>,
         /// It lasts until somebody gives it back
-        #[arg(long, conflicts_with = "ttl")]
+        #[arg(long, group = "end")]
         no_end: bool,
     },
     /// Make the account on a machine once more: lost user, lost keys
