@@ -297,20 +297,28 @@ pub async fn wiped(pool: &PgPool, id: AllocationId) -> sqlx::Result<Vec<WipedRow
     .await
 }
 
+/// Is the VM of the allocation $1 being switched, or was that done only after $2? The task type is $3.
+macro_rules! switched_after {
+    () => {
+        "exists (select from intent i join task t on t.intent_sha256 = i.sha256
+                 where i.allocation_id = $1 and i.generation > 1 and t.task_type = $3
+                   and t.node_id = (select node_id from allocation where id = $1)
+                   and (t.ended_at is null or t.ended_at > $2))"
+    };
+}
+
 /// Whether its VM is on, as its node's list of that time has it; a switch that ended later knows better, also when it is
-/// no longer the one that is waited for. Which VM of the node it was is not asked: the next list comes within a minute.
+/// no longer the one that is waited for.
 pub async fn powered(conn: impl PgExecutor<'_>, id: AllocationId, power: &str, at: Timestamp) -> sqlx::Result<()> {
-    sqlx::query(
-        "update allocation a set power = $2, version = version + 1
-         where id = $1 and state = 'active' and power is distinct from $2
-           and not exists (select 1 from task t where t.id = a.power_task and t.ended_at is null)
-           and not exists (select 1 from task t where t.node_id = a.node_id and t.task_type = $4 and t.ended_at > $3
-                             and t.created_at > $3::timestamptz - interval '1 day')",
-    )
+    sqlx::query(concat!(
+        "update allocation set power = $4, version = version + 1
+         where id = $1 and state = 'active' and power is distinct from $4 and not ",
+        switched_after!()
+    ))
     .bind(id.uuid())
-    .bind(power)
     .bind(OffsetDateTime::from(at))
     .bind(TaskType::VmPower.as_str())
+    .bind(power)
     .execute(conn)
     .await?;
     Ok(())
@@ -318,17 +326,12 @@ pub async fn powered(conn: impl PgExecutor<'_>, id: AllocationId, power: &str, a
 
 /// Is it being switched, or was that done only after this moment?
 pub async fn was_switched(conn: impl PgExecutor<'_>, id: AllocationId, at: Timestamp) -> sqlx::Result<bool> {
-    sqlx::query_scalar(
-        "select exists (select from intent i join task t on t.intent_sha256 = i.sha256
-                        where i.allocation_id = $1 and i.generation > 1 and t.task_type = $2
-                          and t.node_id = (select node_id from allocation where id = $1)
-                          and (t.ended_at is null or t.ended_at > $3))",
-    )
-    .bind(id.uuid())
-    .bind(TaskType::VmPower.as_str())
-    .bind(OffsetDateTime::from(at))
-    .fetch_one(conn)
-    .await
+    sqlx::query_scalar(concat!("select ", switched_after!()))
+        .bind(id.uuid())
+        .bind(OffsetDateTime::from(at))
+        .bind(TaskType::VmPower.as_str())
+        .fetch_one(conn)
+        .await
 }
 
 /// Switches that their nodes have signed as done.
