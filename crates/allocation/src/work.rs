@@ -45,7 +45,6 @@ pub fn spawn_signing(fleet: &Fleet, loops: &mut JoinSet<()>) {
 
 async fn workflow_loop(worker: Worker, held: Held) {
     let mut news = worker.app.wake.subscribe(Topic::Workflows);
-    let mut ends = worker.app.wake.subscribe(Topic::Progress);
     let mut running: JoinSet<()> = JoinSet::new();
     let mut more = true;
     loop {
@@ -55,7 +54,6 @@ async fn workflow_loop(worker: Worker, held: Held) {
             }
             tokio::select! {
                 () = news.look_again(SWEEP) => {}
-                () = ends.look_again(SWEEP) => {}
                 Some(_) = running.join_next(), if !running.is_empty() => {}
             }
         };

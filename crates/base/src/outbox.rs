@@ -20,7 +20,7 @@ mod relay;
 mod tail;
 
 pub use reader::{Next, Reader, Wanted};
-pub use relay::{PRUNE, Pruned, prune, relay, stamp_all};
+pub use relay::{PRUNE, Pruned, STAMP, prune, relay, stamp_all};
 
 /// How many events a slow subscriber may lag behind before it has to read them from the table itself.
 const BUFFER: usize = 1024;

@@ -30,7 +30,7 @@ pub enum Topic {
     Revoked,
     /// The signing-key manifest changed.
     Trust,
-    /// A workflow was begun, or somebody wants one stopped or tried again.
+    /// A workflow was begun, or somebody wants one stopped or tried again, or a task has ended that one may wait for.
     Workflows,
 }
 

@@ -1,6 +1,6 @@
 //! What the kernel says of a process: how much memory is its own and how much processor time it took.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context;
@@ -45,6 +45,15 @@ pub fn children(parent: Pid) -> Vec<Pid> {
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = entries.filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?));
     pids.filter(is_child).collect()
+}
+
+/// Processor time of a bench's own PostgreSQL. One of its processes that ended while we looked is counted no more.
+pub fn postgres_cpu(scratch: &Path) -> anyhow::Result<Duration> {
+    let text = std::fs::read_to_string(scratch.join("pg/data/postmaster.pid"))?;
+    let pid = text.lines().next().and_then(|line| line.parse().ok());
+    let postmaster = pid.and_then(Pid::from_raw).context("no postmaster")?;
+    let all = children(postmaster).into_iter().chain([postmaster]);
+    Ok(all.filter_map(|pid| cpu(pid).ok()).sum())
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 mod list;
+mod reach;
 mod seal;
 pub mod slice;
 mod verify;

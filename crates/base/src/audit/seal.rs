@@ -10,6 +10,7 @@ use time::OffsetDateTime;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+use super::reach::{Looked, RECENT};
 use super::slice::{self, Place, START};
 use super::{AuditRow, GENESIS, chain};
 use crate::db::{Db, Lock, READER};
@@ -17,12 +18,7 @@ use crate::metrics::{AUDIT_SEALED, AUDIT_UNSEALED_SECONDS};
 
 const EVERY: Duration = Duration::from_millis(500);
 const BATCH: i64 = 500;
-/// Looking at all rows each half second would cost more than the audit itself: a busy fleet writes thousands each
-/// second. What was not there at the last look is of a transaction that was open then or has begun since; so each look
-/// goes back as far as the oldest of those, and by as much as clocks may differ. Now and then it goes back by minutes, for
-/// clocks that differ by more, and always where it cannot be told what is open; no transaction of ours lives longer.
-const CLOCKS: time::Duration = time::Duration::seconds(4);
-const RECENT: time::Duration = time::Duration::minutes(3);
+/// How often a look goes back by minutes although nothing asks for that.
 const RECENT_EVERY: time::Duration = time::Duration::minutes(1);
 /// Now and then the last hours are walked through, and at the start and once an hour everything: a slice with each look
 /// at what is recent, which never waits for them.
@@ -65,8 +61,8 @@ pub struct Sealer {
     walks: [Walk; 2],
     /// When the last minutes were looked at.
     recent_at: Option<OffsetDateTime>,
-    /// The last look, if all that was there was sealed, and for how long a transaction had been open by then.
-    looked_at: Option<(OffsetDateTime, time::Duration)>,
+    /// The last looks, if all that was there was sealed.
+    looked: Option<Looked>,
     /// The oldest row that was seen without a seal when none could be given, by anybody.
     waits: Option<Place>,
 }
@@ -76,7 +72,7 @@ impl Default for Sealer {
         Self {
             walks: [Walk::new(WIDE_EVERY, Some(WIDE)), Walk::new(FULL_EVERY, None)],
             recent_at: None,
-            looked_at: None,
+            looked: None,
             waits: None,
         }
     }
@@ -100,9 +96,9 @@ impl Sealer {
     async fn look(&mut self, db: &Db, now: OffsetDateTime, oldest: &mut Option<OffsetDateTime>) -> sqlx::Result<()> {
         // A clock may be set back.
         let due = self.recent_at.is_none_or(|at| (now - at).abs() >= RECENT_EVERY);
-        let reach = match self.looked_at.take() {
-            Some((at, open)) if !due => ((now - at).abs() + open + CLOCKS).min(RECENT),
-            _ => RECENT,
+        let (reach, wide) = match self.looked.take() {
+            Some(looked) if !due => looked.reach(now),
+            Some(_) | None => (RECENT, None),
         };
         let open = open_for(db).await.inspect_err(|error| {
             tracing::debug!(%error, "it cannot be told which transactions are open");
@@ -120,7 +116,7 @@ impl Sealer {
         // Whoever was at it may have been the one that looked at the last minutes, and may be gone by the next time.
         match end {
             Next::End | Next::More(_) => {
-                self.looked_at = open.ok().map(|open| (now, open));
+                self.looked = open.ok().map(|open| Looked::at((now, open), wide));
                 self.recent_at = self.recent_at.filter(|_| !due).or(Some(now));
             }
             Next::Failed | Next::Theirs => self.recent_at = None,

@@ -85,8 +85,11 @@ impl Db {
             .clone()
             .application_name(READER)
             .options([("default_transaction_read_only", "on")]);
+        // What writes is found by key and said over and over: to plan it anew for every value takes as long as to do it.
+        // Lists are planned for what is asked.
+        let planned_once = options.clone().options([("plan_cache_mode", "force_generic_plan")]);
         Self {
-            writer: pool(writers).connect_lazy_with(options.clone()),
+            writer: pool(writers).connect_lazy_with(planned_once),
             reader: pool(readers).connect_lazy_with(read_only),
             options: Arc::new(options),
             clock,

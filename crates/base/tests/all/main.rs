@@ -8,6 +8,7 @@ mod managed;
 mod migrations;
 mod oidc;
 mod open;
+mod plans;
 mod slots;
 mod tenancy;
 mod transaction;

@@ -1,6 +1,7 @@
 //! What the same PostgreSQL commits for nobody in particular: pgbench with as many clients, in the same cluster, with the
-//! same settings. Its own transaction without the two rows that everybody wants at once (`-N`: change a row, read it, add
-//! a line to a history), and beside it the least that a transaction can be: one statement on a row of our size.
+//! same settings. Its own transaction (change a row of an account, read it, change its teller and its branch, add a line to
+//! a history), with more branches than clients; the same without teller and branch (`-N`); and beside them the least that
+//! a transaction can be: one statement on a row of our size.
 
 use std::path::PathBuf;
 
@@ -11,6 +12,14 @@ use sqlx::{ConnectOptions, Connection, Executor};
 use crate::children::{Program, spawn};
 
 const DATABASE: &str = "bare";
+
+/// pgbench's own transactions.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Own {
+    Whole,
+    /// Without the rows that several clients may want at once.
+    Simple,
+}
 
 pub(super) struct PgBench {
     program: PathBuf,
@@ -47,13 +56,19 @@ impl PgBench {
 
     /// Rows for pgbench's own transaction, more than its clients meet at once.
     pub(super) async fn fill(&self) -> anyhow::Result<()> {
-        self.say(&["-i", "-q", "-s", "10", DATABASE]).await.map(drop)
+        self.say(&["-i", "-q", "-s", "40", DATABASE]).await.map(drop)
     }
 
     /// Transactions of pgbench's own per second.
-    pub(super) async fn own_per_s(&self, clients: usize, seconds: u64) -> anyhow::Result<f64> {
+    pub(super) async fn own_per_s(&self, own: Own, clients: usize, seconds: u64) -> anyhow::Result<f64> {
         let (clients, seconds) = (clients.to_string(), seconds.to_string());
-        let args = ["-n", "-N", "-M", "prepared", "-j", "2", "-c", &clients, "-T", &seconds];
+        let script = match own {
+            Own::Whole => "tpcb-like",
+            Own::Simple => "simple-update",
+        };
+        let args = [
+            "-n", "-b", script, "-M", "prepared", "-j", "2", "-c", &clients, "-T", &seconds,
+        ];
         tps(&self.say(&[&args[..], &[DATABASE]].concat()).await?)
     }
 

@@ -1,10 +1,11 @@
 //! Durable task round trips per second: asked for over the public API, signed, claimed by a held wait over mutual TLS,
 //! answered with a signed result that lands; nothing is switched off. Against what the same PostgreSQL commits for
 //! pgbench's own transaction with as many of them per round, in turns with it, so that both meet the same machine. Told
-//! beside it: the same with transactions of a single statement, which is more than any use of a database can do; and how
-//! fast pgbench writes no more than the rows of a round trip (`rows.sql`), which is the most that any program could do
-//! that leaves what ours leaves.
+//! beside it: the same for pgbench's shorter transaction (`-N`) and for transactions of a single statement, which is more
+//! than any use of a database can do; how fast pgbench writes no more than the rows of a round trip (`rows.sql`), which is
+//! the most that any program could do that leaves what ours leaves; and what a round trip costs the processor.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -18,12 +19,13 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
 use super::Place;
-use super::pgbench::PgBench;
+use super::pgbench::{Own, PgBench};
 use super::puppet::Puppet;
 use super::sample::Sample;
 use super::stand::Stand;
 use crate::api::Api;
 use crate::figures::{Goal, Report};
+use crate::vitals::{cpu, postgres_cpu};
 
 const CLIENTS: usize = 32;
 const ROUNDS: usize = 3;
@@ -43,18 +45,20 @@ pub(super) async fn run(place: &Place, report: &mut Report) -> anyhow::Result<()
     }
     let mut conn = stand.postgres.superuser(base::db::managed::DATABASE).connect().await?;
     measure(&puppets, &stand.api, Duration::from_secs(2)).await?; // statements prepared, caches warm
-    let (mut ours, mut commits, mut statements, mut trips) = (Vec::new(), Vec::new(), Vec::new(), Sample::default());
+    let (mut ours, mut trips) = (Vec::new(), Sample::default());
+    let (mut commits, mut simple, mut statements) = (Vec::new(), Vec::new(), Vec::new());
     let mut spent = Spent::default();
     let mut done = 0;
     for _ in 0..ROUNDS {
-        let before = Spent::read(&mut conn).await?;
+        let before = Spent::read(&mut conn, stand.scratch.path()).await?;
         let measured = measure(&puppets, &stand.api, ROUND).await?;
-        spent.add(&before, &Spent::read(&mut conn).await?);
+        spent.add(&before, &Spent::read(&mut conn, stand.scratch.path()).await?);
         done += measured.trips.len();
         ours.push(measured.trips.len() as f64 / measured.took.as_secs_f64());
         trips.extend(measured.trips);
         let transactions = (spent.writes as f64 / done as f64).round() as usize;
-        commits.push(bare.own_per_s(CLIENTS, ROUND.as_secs()).await?);
+        commits.push(bare.own_per_s(Own::Whole, CLIENTS, ROUND.as_secs()).await?);
+        simple.push(bare.own_per_s(Own::Simple, CLIENTS, ROUND.as_secs()).await?);
         statements.push(bare.rounds_per_s(CLIENTS, transactions, ROUND.as_secs()).await?);
     }
     conn.close().await?;
@@ -65,7 +69,14 @@ pub(super) async fn run(place: &Place, report: &mut Report) -> anyhow::Result<()
     let (value, commits) = (mean(&ours), mean(&commits));
     let limit = commits / per_trip(spent.writes);
     report.put("clients", CLIENTS as f64, "", None, Goal::None);
-    report.put("pgbench -N, transactions per second", commits, "/s", None, Goal::None);
+    report.put("pgbench, transactions per second", commits, "/s", None, Goal::None);
+    report.put(
+        "pgbench -N, transactions per second",
+        mean(&simple),
+        "/s",
+        None,
+        Goal::None,
+    );
     report.put(
         "round trips per second",
         value,
@@ -73,6 +84,8 @@ pub(super) async fn run(place: &Place, report: &mut Report) -> anyhow::Result<()
         Some(limit),
         Goal::RatioAtLeast(GOAL),
     );
+    let shorter = mean(&simple) / per_trip(spent.writes);
+    report.put("against pgbench -N", value, "/s", Some(shorter), Goal::None);
     report.put(
         "against transactions of one statement",
         value,
@@ -96,6 +109,16 @@ pub(super) async fn run(place: &Place, report: &mut Report) -> anyhow::Result<()
         None,
         Goal::None,
     );
+    let cpu_ms = |spent: Duration| spent.as_secs_f64() * 1000.0 / done as f64;
+    let (postgres, others) = (cpu_ms(spent.postgres), cpu_ms(spent.others));
+    report.put("processor per round trip: PostgreSQL", postgres, "ms", None, Goal::None);
+    report.put(
+        "processor per round trip: ours, clients and nodes",
+        others,
+        "ms",
+        None,
+        Goal::None,
+    );
     report.put("round trip, p50", trips.p(50.0), "ms", None, Goal::None);
     report.put("round trip, p99", trips.p(99.0), "ms", None, Goal::None);
     Ok(())
@@ -105,15 +128,19 @@ fn mean(rates: &[f64]) -> f64 {
     rates.iter().sum::<f64>() / rates.len() as f64
 }
 
-/// What the server has done since it began: transactions that wrote something have a number, others do not.
+/// What the server has done since it began, and what it cost: transactions that wrote something have a number, others do
+/// not.
 #[derive(Default)]
 struct Spent {
     writes: u64,
     commits: u64,
+    postgres: Duration,
+    /// The platform, its clients and its nodes are one process here.
+    others: Duration,
 }
 
 impl Spent {
-    async fn read(conn: &mut PgConnection) -> anyhow::Result<Self> {
+    async fn read(conn: &mut PgConnection, scratch: &Path) -> anyhow::Result<Self> {
         let (writes, commits): (i64, i64) = sqlx::query_as(
             "select pg_snapshot_xmax(pg_current_snapshot())::text::bigint,
                     (select xact_commit from pg_stat_database where datname = current_database())",
@@ -123,12 +150,16 @@ impl Spent {
         Ok(Self {
             writes: u64::try_from(writes)?,
             commits: u64::try_from(commits)?,
+            postgres: postgres_cpu(scratch)?,
+            others: cpu(rustix::process::getpid())?,
         })
     }
 
     fn add(&mut self, before: &Self, after: &Self) {
         self.writes += after.writes - before.writes;
         self.commits += after.commits - before.commits;
+        self.postgres += after.postgres.saturating_sub(before.postgres);
+        self.others += after.others.saturating_sub(before.others);
     }
 }
 

@@ -9,7 +9,6 @@ use std::time::Duration;
 use anyhow::Context;
 use base::db::managed::{DATABASE, Managed, Options};
 use base::metrics::DATABASE_USES;
-use rustix::process::Pid;
 use sqlx::{Connection, PgConnection};
 use tokio::time::{Instant, sleep};
 
@@ -19,7 +18,7 @@ use crate::children::{Kept, Program};
 use crate::crowd::{Crowd, Order, Stats, Wish, publish_again, seed};
 use crate::daemon::{Daemon, free_ports};
 use crate::figures::{Goal, Report};
-use crate::vitals::{children, cpu, resident_kib};
+use crate::vitals::{cpu, postgres_cpu, resident_kib};
 
 /// How long "nothing happens" is looked at.
 const IDLE: Duration = Duration::from_secs(60);
@@ -356,12 +355,7 @@ impl Bench<'_> {
 
     /// Of the server and of all its processes that live now.
     fn postgres_cpu(&self) -> anyhow::Result<f64> {
-        let text = std::fs::read_to_string(self.scratch.join("pg/data/postmaster.pid"))?;
-        let pid = text.lines().next().and_then(|line| line.parse().ok());
-        let postmaster = pid.and_then(Pid::from_raw).context("no postmaster")?;
-        let all = children(postmaster).into_iter().chain([postmaster]);
-        // One that ended while we looked is counted no more.
-        Ok(all.filter_map(|pid| cpu(pid).ok()).map(|time| time.as_secs_f64()).sum())
+        Ok(postgres_cpu(self.scratch)?.as_secs_f64())
     }
 }
 

@@ -14,8 +14,8 @@ use uuid::Uuid;
 use super::store;
 use crate::Fleet;
 
-/// At most this many in one answer; the rest follows with the next.
-const BATCH: i64 = 16;
+/// At most this many in one answer; the rest follows with the next. It stands in the text, too: the planner must know it.
+const BATCH: usize = 16;
 
 #[derive(sqlx::FromRow)]
 struct Claimed {
@@ -36,7 +36,7 @@ pub async fn claim(fleet: &Fleet, node: NodeId, epoch: u64, session: SessionId) 
              where node_epoch = $2 and task.state in ('dispatched', 'unknown')
                and (named_by is distinct from $3 or task.state = 'unknown')
                and (delivered_to is distinct from $3 or delivered_at < $5)
-             order by task.id limit $6 for update of task skip locked),
+             order by task.id limit 16 for update of task skip locked),
          again as (
              update task set delivered_to = $3, delivered_at = $4 from lost where task.id = lost.id
              returning task.id, task.fence, task.envelope, task.seq),
@@ -44,18 +44,18 @@ pub async fn claim(fleet: &Fleet, node: NodeId, epoch: u64, session: SessionId) 
              select task.id from task join here on here.id = task.node_id
              where node_epoch = $2 and task.state = 'queued' and start_by > $4
                -- A VM is made only of slots that are still held for it.
-               and (task.slots is null or task.task_type <> $8 or not exists (
+               and (task.slots is null or task.task_type <> $7 or not exists (
                     select from unnest(task.slots) as wanted left join slot on slot.id = wanted
                     where (slot.state = 'reserved' or slot.dirty_op = task.op_id) is not true))
-             order by seq limit $6 for update of task skip locked),
+             order by seq limit 16 for update of task skip locked),
          fresh as (
-             update task set state = 'dispatched', fence = nextval('task_fence'), lease_until = $7, dispatched_at = $4,
+             update task set state = 'dispatched', fence = nextval('task_fence'), lease_until = $6, dispatched_at = $4,
                  delivered_to = $3, delivered_at = $4, version = version + 1
              from next where task.id = next.id
              returning task.id, task.fence, task.envelope, task.seq, task.op_id, task.task_type, task.slots),
          -- From here on a slot may have something of its tenant on it.
          used as (
-             select fresh.id, fresh.op_id, slot from fresh cross join unnest(fresh.slots) as slot where fresh.task_type = $8),
+             select fresh.id, fresh.op_id, slot from fresh cross join unnest(fresh.slots) as slot where fresh.task_type = $7),
          dirt as (
              insert into slot_dirt (slot_id, op_id, task_id, since) select slot, op_id, id, $4 from used
              on conflict (slot_id) where ended_by is null do nothing),
@@ -75,7 +75,6 @@ pub async fn claim(fleet: &Fleet, node: NodeId, epoch: u64, session: SessionId) 
     .bind(session.uuid())
     .bind(OffsetDateTime::from(now))
     .bind(OffsetDateTime::from(now.plus_ms(-fleet.limits.redeliver_ms)))
-    .bind(BATCH)
     .bind(OffsetDateTime::from(now.plus_s(fleet.limits.lease_s)))
     .bind(TaskType::VmProvision.as_str())
     .fetch_all(fleet.app.db.bookkeeping())
@@ -95,7 +94,7 @@ pub async fn claim(fleet: &Fleet, node: NodeId, epoch: u64, session: SessionId) 
             _ => answer.cancel.push(row.id.into()),
         }
     }
-    if answer.tasks.len() as i64 >= BATCH {
+    if answer.tasks.len() >= BATCH {
         // There may be more; the next wait looks at once.
         fleet.dispatch.ring(node);
     }

@@ -6,6 +6,7 @@ use base::wake::Topic;
 use model::id::{NodeId, TaskId};
 use model::signal::Code;
 use model::state::TaskState;
+use model::task::TaskType;
 use model::time::Timestamp;
 use sqlx::PgPool;
 use time::OffsetDateTime;
@@ -91,4 +92,16 @@ pub fn ended(change: &mut Change, task: &Overdue, state: TaskState, code: Code) 
         "node_id": NodeId::from(task.node_id), "type": task.task_type, "state": state, "code": code,
     });
     change.event("task.ended", TaskId::from(task.id), data);
+    wake(change, &task.task_type);
+}
+
+/// Whoever watches the task looks again, and so does the workflow that may wait for it. Nothing waits for a look at a host.
+pub(super) fn wake(change: &mut Change, task_type: &str) {
+    change.wake(Topic::Progress);
+    if !task_type
+        .parse()
+        .is_ok_and(|known: TaskType| !known.spec().changes_host)
+    {
+        change.wake(Topic::Workflows);
+    }
 }

@@ -4,7 +4,6 @@
 use base::Change;
 use base::http::{Answer, ApiError};
 use base::tx::Actor;
-use base::wake::Topic;
 use model::dsse;
 use model::envelope::{CLOCK_TOLERANCE_S, TaskPayload};
 use model::id::{NodeId, TaskId};
@@ -17,7 +16,7 @@ use model::task::{Task, TaskType, health_probe, topology_discover};
 use serde_json::json;
 use time::OffsetDateTime;
 
-use super::{TaskRow, enqueue_later_discovery, reissue, store};
+use super::{TaskRow, ends, enqueue_later_discovery, reissue, store};
 use crate::Fleet;
 use crate::identity::NodeCaller;
 use crate::machine;
@@ -229,7 +228,7 @@ async fn write(
         change.also("task.start", row.id());
         change.event("task.started", row.id(), json!({ "node_id": result.node_id }));
     }
-    change.wake(Topic::Progress);
+    ends::wake(change, &row.task_type);
     Ok(())
 }
 

@@ -6,24 +6,23 @@ use sqlx::PgPool;
 use time::OffsetDateTime;
 
 /// A pass locks no more rows than this at once.
-const BATCH: i64 = 1000;
+const BATCH: u64 = 1000;
+/// The count stands in the text, too, because the planner must know it.
+pub const FORGET: &str = "delete from task where id = any(array(
+        select id from task where intent_sha256 is null and ended_at < $1
+        order by ended_at limit 1000 for update skip locked))";
 
 /// Removes looks that ended before `before`, batch by batch. Returns how many.
 pub async fn forget_looks(pool: &PgPool, before: Timestamp) -> sqlx::Result<u64> {
     let mut total = 0;
     loop {
-        let gone = sqlx::query(
-            "delete from task where id in (
-                 select id from task where intent_sha256 is null and ended_at < $1
-                 order by ended_at limit $2 for update skip locked)",
-        )
-        .bind(OffsetDateTime::from(before))
-        .bind(BATCH)
-        .execute(pool)
-        .await?
-        .rows_affected();
+        let gone = sqlx::query(FORGET)
+            .bind(OffsetDateTime::from(before))
+            .execute(pool)
+            .await?
+            .rows_affected();
         total += gone;
-        if gone < BATCH as u64 {
+        if gone < BATCH {
             return Ok(total);
         }
     }
