@@ -42,4 +42,5 @@ migrations! {
     27 = "0027_fewer_event_indexes",
     28 = "0028_proven_time",
     29 = "0029_project_ends",
+    33 = "0033_dirt_with_the_task",
 }

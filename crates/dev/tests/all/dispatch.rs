@@ -57,6 +57,17 @@ async fn probe(town: &Town, node: NodeId) -> TaskView {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn whoever_asks_is_shown_the_task_as_it_was_written() {
+    let town = standing().await;
+    let node = Puppet::ready(&town, "shown").await;
+    let path = format!("/v1/nodes/{}/probe", node.id());
+    let asked: serde_json::Value = town.api().post(&path, &serde_json::json!({})).await.expect("asked");
+    let path = format!("/v1/tasks/{}", asked["id"].as_str().expect("an id"));
+    let looked: serde_json::Value = town.api().get(&path).await.expect("there");
+    assert_eq!(asked, looked);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_is_not_fetched_in_time_expires_and_is_never_handed_out() {
     let town = standing().await;
     let node = Puppet::ready(&town, "late").await;

@@ -219,8 +219,10 @@ async fn probe(
     actor: Actor,
 ) -> Answer<(StatusCode, Json<TaskView>)> {
     let mut change = fleet.app.db.change(&actor, "node.probe", id).await?;
-    let task_id = task::enqueue_probe(&fleet, &mut change, id).await?;
-    asked(change, task_id).await
+    let asked = task::enqueue_probe(&fleet, &mut change, id).await?;
+    let row = asked.row(&mut change).await?;
+    change.commit().await?;
+    Ok((StatusCode::ACCEPTED, Json(task::view(row)?)))
 }
 
 async fn clean(

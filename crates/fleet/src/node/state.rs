@@ -50,6 +50,14 @@ async fn enter_keeping(change: &mut Change, row: &NodeRow, to: NodeState, reason
     Ok(())
 }
 
+/// Does a probe or a discovery of such a node move it?
+pub fn waits_for_proof(state: NodeState) -> bool {
+    match state {
+        NodeState::Enrolling | NodeState::Stale | NodeState::Draining | NodeState::Drained => true,
+        NodeState::Ready | NodeState::Quarantined | NodeState::Removed => false,
+    }
+}
+
 /// A probe or a discovery came back. It makes an enrolling or silent node ready again, and one that somebody wants back
 /// from a drain, if both are young and what was approved is there; and nothing else.
 /// The row is locked, and what has just landed is in it.

@@ -243,22 +243,6 @@ pub async fn set_mode(conn: &mut PgConnection, id: NodeId, mode: NodeMode) -> sq
     Ok(())
 }
 
-pub async fn probed(
-    conn: &mut PgConnection,
-    id: NodeId,
-    output: &health_probe::Output,
-    at: Timestamp,
-) -> sqlx::Result<NodeRow> {
-    sqlx::query_as(
-        "update node set last_probe = $2, last_probe_at = $3, probe_tries = 0, version = version + 1 where id = $1 returning *",
-    )
-    .bind(id.uuid())
-    .bind(sqlx::types::Json(output))
-    .bind(OffsetDateTime::from(at))
-    .fetch_one(conn)
-    .await
-}
-
 /// Bookkeeping: what the node says of itself, newest wins.
 pub async fn self_probed(pool: &PgPool, id: NodeId, probe: &NodeProbe, at: Timestamp) -> sqlx::Result<()> {
     sqlx::query("update node set self_probe = $2, self_probe_at = $3 where id = $1")

@@ -1,5 +1,5 @@
 //! Handing tasks out: first again what this session was given and has not named, then what is queued. The bytes go
-//! out as they were signed.
+//! out as they were signed. Slots that a task makes a VM of are dirty from then on: a trigger writes that down.
 
 use base::http::{Answer, ApiError};
 use model::id::{NodeId, SessionId};
@@ -31,40 +31,32 @@ pub async fn claim(fleet: &Fleet, node: NodeId, epoch: u64, session: SessionId) 
     let rows: Vec<Claimed> = sqlx::query_as(
         "with here as (
              select id from node where id = $1 and epoch = $2 and session_id = $3 and state not in ('quarantined', 'removed')),
-         lost as (
-             select task.id from task join here on here.id = task.node_id
-             where node_epoch = $2 and task.state in ('dispatched', 'unknown')
-               and (named_by is distinct from $3 or task.state = 'unknown')
-               and (delivered_to is distinct from $3 or delivered_at < $5)
-             order by task.id limit 16 for update of task skip locked),
-         again as (
-             update task set delivered_to = $3, delivered_at = $4 from lost where task.id = lost.id
-             returning task.id, task.fence, task.envelope, task.seq),
          next as (
-             select task.id from task join here on here.id = task.node_id
-             where node_epoch = $2 and task.state = 'queued' and start_by > $4
-               -- A VM is made only of slots that are still held for it.
-               and (task.slots is null or task.task_type <> $7 or not exists (
-                    select from unnest(task.slots) as wanted left join slot on slot.id = wanted
-                    where (slot.state = 'reserved' or slot.dirty_op = task.op_id) is not true))
-             order by seq limit 16 for update of task skip locked),
-         fresh as (
-             update task set state = 'dispatched', fence = nextval('task_fence'), lease_until = $6, dispatched_at = $4,
-                 delivered_to = $3, delivered_at = $4, version = version + 1
+             select task.id, task.state = 'queued' as fresh from task join here on here.id = task.node_id
+             where node_epoch = $2 and task.state in ('queued', 'dispatched', 'started', 'unknown')
+               and case task.state
+                   when 'queued' then start_by > $4
+                       -- A VM is made only of slots that are still held for it.
+                       and (task.slots is null or task.task_type <> $7 or not exists (
+                            select from unnest(task.slots) as wanted left join slot on slot.id = wanted
+                            where (slot.state = 'reserved' or slot.dirty_op = task.op_id) is not true))
+                   when 'started' then false
+                   -- It was given out, and this session has not named it.
+                   else (named_by is distinct from $3 or task.state = 'unknown')
+                       and (delivered_to is distinct from $3 or delivered_at < $5)
+                   end
+             order by fresh, seq limit 16 for update of task skip locked),
+         given as (
+             update task set delivered_to = $3, delivered_at = $4,
+                 state = case when fresh then 'dispatched' else state end,
+                 fence = case when fresh then nextval('task_fence') else fence end,
+                 lease_until = case when fresh then $6 else lease_until end,
+                 dispatched_at = case when fresh then $4 else dispatched_at end,
+                 version = case when fresh then version + 1 else version end
              from next where task.id = next.id
-             returning task.id, task.fence, task.envelope, task.seq, task.op_id, task.task_type, task.slots),
-         -- From here on a slot may have something of its tenant on it.
-         used as (
-             select fresh.id, fresh.op_id, slot from fresh cross join unnest(fresh.slots) as slot where fresh.task_type = $7),
-         dirt as (
-             insert into slot_dirt (slot_id, op_id, task_id, since) select slot, op_id, id, $4 from used
-             on conflict (slot_id) where ended_by is null do nothing),
-         leased as (
-             update slot set state = 'leased', state_since = $4, state_reason = 'its node has the task that makes the VM',
-                 dirty_op = used.op_id, version = version + 1
-             from used where slot.id = used.slot and slot.state = 'reserved')
+             returning task.id, task.fence, task.envelope, task.seq)
          select id, fence, envelope from (
-             select * from again union all select id, fence, envelope, seq from fresh
+             select * from given
              union all
              select id, null, null, 0 from task
              where node_id = $1 and cancel_at is not null and state in ('dispatched', 'started', 'unknown')) as out

@@ -7,12 +7,13 @@ use model::digest::Sha256;
 use model::envelope::{MAX_START_S, TaskPayload};
 use model::id::{NodeId, OpId, TaskId, derive_node_op, derive_task};
 use model::signal::Code;
-use model::state::{NodeMode, NodeState};
+use model::state::{NodeMode, NodeState, TaskState};
 use model::task::{Task, TaskType, TypeVersions, health_probe, topology_discover};
 use serde_json::json;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
+use super::TaskRow;
 use super::store::{self, Standing};
 use crate::Fleet;
 use crate::image;
@@ -40,10 +41,34 @@ pub struct Ask {
     pub cover: Cover,
 }
 
+/// What became of the asking.
+pub struct Asked {
+    pub id: TaskId,
+    /// As it was written; nothing where an earlier task is shared.
+    fresh: Option<TaskRow>,
+}
+
+impl Asked {
+    fn shared(id: Uuid) -> Self {
+        Self {
+            id: id.into(),
+            fresh: None,
+        }
+    }
+
+    /// The task as it stands in this change; read only where it was not just written.
+    pub async fn row(self, change: &mut Change) -> Answer<TaskRow> {
+        match self.fresh {
+            Some(row) => Ok(row),
+            None => Ok(store::get(change.conn(), self.id).await?.ok_or(Code::NotFound)?),
+        }
+    }
+}
+
 /// Signs and queues a task, or finds the one of the same operation that is still under way or has done it.
 pub async fn enqueue(fleet: &Fleet, change: &mut Change, ask: &Ask) -> Answer<TaskId> {
     let row = state::lock(change, ask.node).await?;
-    enqueue_on(fleet, change, &row, ask, None).await
+    Ok(enqueue_on(fleet, change, &row, ask, None).await?.id)
 }
 
 /// The same with the node's row, locked in this change and not changed since; and with how things stand, where that was
@@ -54,7 +79,7 @@ async fn enqueue_on(
     row: &NodeRow,
     ask: &Ask,
     standing: Option<Standing>,
-) -> Answer<TaskId> {
+) -> Answer<Asked> {
     let spec = ask.task.task_type().spec();
     may_take(fleet, row, ask.task.task_type())?;
     let mut counters = Counters::of(row);
@@ -108,7 +133,7 @@ pub(super) async fn issue_again(fleet: &Fleet, change: &mut Change, ask: &Ask, a
         asked,
         standing: None,
     };
-    issue(fleet, change, ask, draft).await
+    Ok(issue(fleet, change, ask, draft).await?.id)
 }
 
 /// All that is decided about a task before it is signed.
@@ -120,7 +145,7 @@ struct Draft<'a> {
     standing: Option<Standing>,
 }
 
-async fn issue(fleet: &Fleet, change: &mut Change, ask: &Ask, draft: Draft<'_>) -> Answer<TaskId> {
+async fn issue(fleet: &Fleet, change: &mut Change, ask: &Ask, draft: Draft<'_>) -> Answer<Asked> {
     let Draft {
         row,
         mut counters,
@@ -134,7 +159,7 @@ async fn issue(fleet: &Fleet, change: &mut Change, ask: &Ask, draft: Draft<'_>) 
         None => store::standing(change.conn(), ask.node, op, row.epoch).await?,
     };
     if let Some(task) = standing.task {
-        return Ok(task.into());
+        return Ok(Asked::shared(task));
     }
     if standing.queued >= fleet.limits.queue_most {
         return Err(Code::NodeQueueFull.into());
@@ -160,9 +185,12 @@ async fn issue(fleet: &Fleet, change: &mut Change, ask: &Ask, draft: Draft<'_>) 
         params: ask.task.params(),
     };
     let slots = slot::admit(change, ask.node, &ask.task, op).await?;
-    insert(fleet, change, &payload, slots, counters).await?;
+    let fresh = insert(fleet, change, row, &payload, slots, counters).await?;
     metrics::counter!(TASKS_ENQUEUED, "type" => spec.name).increment(1);
-    Ok(task_id)
+    Ok(Asked {
+        id: task_id,
+        fresh: Some(fresh),
+    })
 }
 
 /// Nodes refuse an image that operators have not listed; so nobody has to wait for that.
@@ -181,13 +209,13 @@ async fn listed(fleet: &Fleet, change: &mut Change, task: &Task) -> Answer<()> {
 }
 
 /// A health probe of this node; one that is under way and young is shared.
-pub async fn enqueue_probe(fleet: &Fleet, change: &mut Change, node: NodeId) -> Answer<TaskId> {
+pub async fn enqueue_probe(fleet: &Fleet, change: &mut Change, node: NodeId) -> Answer<Asked> {
     let row = state::lock(change, node).await?;
     let young = change.at().plus_s(-SHARE_PROBE_S);
     // Its operation is a new one by the node's counter, so there is nothing else to look for.
     let standing = store::young_probe(change.conn(), node, young).await?;
     if let Some(open) = standing.task {
-        return Ok(open.into());
+        return Ok(Asked::shared(open));
     }
     let task = Task::HealthProbe(health_probe::Params {});
     let cover = Cover::Observes;
@@ -202,7 +230,9 @@ pub async fn enqueue_discovery(fleet: &Fleet, change: &mut Change, node: NodeId)
     }
     let task = Task::TopologyDiscover(topology_discover::Params {});
     let cover = Cover::Observes;
-    enqueue_on(fleet, change, &row, &Ask { node, task, cover }, None).await
+    Ok(enqueue_on(fleet, change, &row, &Ask { node, task, cover }, None)
+        .await?
+        .id)
 }
 
 /// A discovery that begins after this moment: one that may have looked already is not shared.
@@ -213,7 +243,9 @@ pub async fn enqueue_later_discovery(fleet: &Fleet, change: &mut Change, node: N
     }
     let task = Task::TopologyDiscover(topology_discover::Params {});
     let cover = Cover::Observes;
-    enqueue_on(fleet, change, &row, &Ask { node, task, cover }, None).await
+    Ok(enqueue_on(fleet, change, &row, &Ask { node, task, cover }, None)
+        .await?
+        .id)
 }
 
 /// The node's counters as its locked row has them; what is drawn is written with the task.
@@ -287,10 +319,11 @@ fn may_take(fleet: &Fleet, row: &NodeRow, task_type: TaskType) -> Answer<()> {
 async fn insert(
     fleet: &Fleet,
     change: &mut Change,
+    node: &NodeRow,
     payload: &TaskPayload,
     slots: Option<Vec<Uuid>>,
     counters: Counters,
-) -> Answer<()> {
+) -> Answer<TaskRow> {
     let keyring = fleet.keyring();
     let spec = payload.task_type.parse::<TaskType>()?.spec();
     let key = keyring.task_key(spec.purpose).ok_or(Code::SigningKeyMissing)?;
@@ -340,5 +373,43 @@ async fn insert(
         json!({ "node_id": payload.node_id, "type": payload.task_type }),
     );
     change.call(payload.node_id);
-    Ok(())
+    Ok(queued(node, payload, key.keyid().to_string(), payload_sha256))
+}
+
+/// The row that was just written, as a look at it would find it.
+fn queued(node: &NodeRow, payload: &TaskPayload, keyid: String, payload_sha256: Sha256) -> TaskRow {
+    TaskRow {
+        id: payload.task_id.uuid(),
+        op_id: payload.op_id.uuid(),
+        node_id: node.id,
+        node_name: node.name.clone(),
+        simulated: node.simulated,
+        node_state: node.state.clone(),
+        node_state_reason: node.state_reason.clone(),
+        node_epoch: node.epoch,
+        task_type: payload.task_type.clone(),
+        keyid,
+        payload_sha256: payload_sha256.as_bytes().to_vec(),
+        state: TaskState::Queued.as_str().to_owned(),
+        phase: None,
+        done_bytes: None,
+        of_bytes: None,
+        fence: None,
+        cancel_at: None,
+        actor_ref: payload.actor_ref.clone(),
+        correlation_id: payload.correlation_id,
+        created_at: payload.issued_at.into(),
+        start_by: payload.start_by.into(),
+        dispatched_at: None,
+        started_at: None,
+        ended_at: None,
+        lease_until: None,
+        code: None,
+        detail: None,
+        timings: json!({}),
+        undone: json!([]),
+        output: None,
+        result: None,
+        version: 1,
+    }
 }

@@ -14,6 +14,6 @@ pub mod store;
 mod view;
 
 pub use cancel::cancel;
-pub use enqueue::{Ask, Cover, enqueue, enqueue_discovery, enqueue_later_discovery, enqueue_probe};
+pub use enqueue::{Ask, Asked, Cover, enqueue, enqueue_discovery, enqueue_later_discovery, enqueue_probe};
 pub use store::TaskRow;
 pub use view::view;

@@ -16,7 +16,8 @@ use model::task::{Task, TaskType, health_probe, topology_discover};
 use serde_json::json;
 use time::OffsetDateTime;
 
-use super::{TaskRow, ends, enqueue_later_discovery, reissue, store};
+use super::store::{self, OnNode};
+use super::{TaskRow, ends, enqueue_later_discovery, reissue};
 use crate::Fleet;
 use crate::identity::NodeCaller;
 use crate::machine;
@@ -60,13 +61,12 @@ async fn attempt(
     request: &ResultRequest,
 ) -> Answer<ResultAnswer> {
     let mut change = fleet.app.db.change(actor, "task.result", id).await?;
-    // The node first, then the task: the order in which everybody locks.
-    let node = nodes::lock(&mut change, caller.node_id).await?.ok_or(Code::NotFound)?;
-    let row = store::lock(&mut change, id)
-        .await?
-        .filter(|row| row.node_id == node.id)
-        .ok_or(Code::NotFound)?;
-    let result = open(fleet, &node, &row, caller, request)?;
+    let found = store::lock_with_node(&mut change, caller.node_id, id).await?;
+    let OnNode {
+        task: row,
+        result_public,
+    } = found.ok_or(Code::NotFound)?;
+    let result = open(fleet, result_public.as_deref(), &row, caller, request)?;
     answers_these_bytes(&mut change, &row, &result).await?;
     let bytes = request.envelope.to_bytes();
     if let Some(landed) = &row.result {
@@ -86,7 +86,8 @@ async fn attempt(
     }
     not_early(fleet, &mut change, &row, &result).await?;
     let to = end_of(&result, &row)?;
-    write(&mut change, &row, &result, to, bytes).await?;
+    let seen = seen(&row, &result, to)?;
+    write(&mut change, &row, &result, to, bytes, seen).await?;
     let revoked = result.code == Some(Code::KeyRevoked) && reissue::key_is_revoked(fleet, &mut change, &row).await?;
     let mut again = None;
     if revoked {
@@ -97,7 +98,7 @@ async fn attempt(
     }
     // What is issued again goes on.
     if again.is_none() {
-        consequences(fleet, &mut change, &node, &row, &result, to).await?;
+        consequences(fleet, &mut change, &row, &result, to).await?;
     }
     metrics::counter!(TASKS_ENDED, "type" => row.task_type.clone(), "state" => to.as_str()).increment(1);
     change.commit().await?;
@@ -107,14 +108,12 @@ async fn attempt(
 /// Signature first; then that it answers this task, on this node, in this epoch, under this fence, for these bytes.
 fn open(
     fleet: &Fleet,
-    node: &NodeRow,
+    result_public: Option<&[u8]>,
     row: &TaskRow,
     caller: &NodeCaller,
     request: &ResultRequest,
 ) -> Answer<ResultPayload> {
-    let key: [u8; 32] = node
-        .result_public
-        .as_deref()
+    let key: [u8; 32] = result_public
         .and_then(|key| key.try_into().ok())
         .ok_or(Code::ResultSignatureInvalid)?;
     let result = ResultPayload::open(&request.envelope, &PublicKey::from_bytes(key))?;
@@ -186,35 +185,62 @@ fn end_of(result: &ResultPayload, row: &TaskRow) -> Answer<TaskState> {
     Ok(to)
 }
 
+/// What a probe has seen. Ready is earned by findings, not by the word "succeeded".
+fn seen(row: &TaskRow, result: &ResultPayload, to: TaskState) -> Answer<Option<health_probe::Output>> {
+    if to != TaskState::Succeeded || row.task_type != TaskType::HealthProbe.as_str() {
+        return Ok(None);
+    }
+    let output = result.output.as_ref().ok_or(Code::ResultMalformed)?;
+    let seen = serde_json::from_str(output.get()).map_err(|_| Code::ResultMalformed)?;
+    Ok(Some(seen))
+}
+
+macro_rules! land {
+    ($also:literal) => {
+        concat!(
+            $also,
+            "update task set state = $2, code = $3, detail = $4, started_at = coalesce(started_at, $5), ended_at = $6,
+                 timings = $7, undone = $8, output = $9, result = $10, phase = null, version = version + 1
+             where id = $1"
+        )
+    };
+}
+
+const LAND: &str = land!("");
+/// What a probe has seen goes to its node in the same statement: both rows are locked for no longer than they have to be.
+const LAND_PROBE: &str = land!(
+    "with probed as (
+         update node set last_probe = $11, last_probe_at = $6, probe_tries = 0, version = version + 1 where id = $12) "
+);
+
 async fn write(
     change: &mut Change,
     row: &TaskRow,
     result: &ResultPayload,
     to: TaskState,
     bytes: Vec<u8>,
+    seen: Option<health_probe::Output>,
 ) -> Answer<()> {
     let output: Option<serde_json::Value> = match &result.output {
         Some(raw) => Some(serde_json::from_str(raw.get()).map_err(|_| Code::ResultMalformed)?),
         None => None,
     };
     let at = OffsetDateTime::from(change.at());
-    sqlx::query(
-        "update task set state = $2, code = $3, detail = $4, started_at = coalesce(started_at, $5), ended_at = $6,
-             timings = $7, undone = $8, output = $9, result = $10, phase = null, version = version + 1
-         where id = $1",
-    )
-    .bind(row.id)
-    .bind(to.as_str())
-    .bind(result.code.map(Code::as_str))
-    .bind(&result.detail)
-    .bind(result.started_at.map(OffsetDateTime::from))
-    .bind(at)
-    .bind(sqlx::types::Json(&result.timings))
-    .bind(sqlx::types::Json(&result.undone))
-    .bind(output)
-    .bind(bytes)
-    .execute(change.conn())
-    .await?;
+    let mut landing = sqlx::query(if seen.is_some() { LAND_PROBE } else { LAND })
+        .bind(row.id)
+        .bind(to.as_str())
+        .bind(result.code.map(Code::as_str))
+        .bind(&result.detail)
+        .bind(result.started_at.map(OffsetDateTime::from))
+        .bind(at)
+        .bind(sqlx::types::Json(&result.timings))
+        .bind(sqlx::types::Json(&result.undone))
+        .bind(output)
+        .bind(bytes);
+    if let Some(seen) = seen {
+        landing = landing.bind(sqlx::types::Json(seen)).bind(row.node_id);
+    }
+    landing.execute(change.conn()).await?;
     change.detail(json!({
         "type": row.task_type, "outcome": result.outcome, "code": result.code, "journal_seq": result.journal_seq,
     }));
@@ -236,26 +262,21 @@ async fn write(
 async fn consequences(
     fleet: &Fleet,
     change: &mut Change,
-    node: &NodeRow,
     row: &TaskRow,
     result: &ResultPayload,
     to: TaskState,
 ) -> Answer<()> {
+    let node_id = NodeId::from(row.node_id);
     let Ok(task_type) = row.task_type.parse::<TaskType>() else {
         return Ok(());
     };
     match (task_type, to) {
         (TaskType::HealthProbe, TaskState::Succeeded) => {
-            let output = result
-                .output
-                .as_ref()
-                .map(|raw| serde_json::from_str::<health_probe::Output>(raw.get()));
-            // Ready is earned by findings, not by the word "succeeded".
-            let Some(Ok(output)) = output else {
-                return Err(Code::ResultMalformed.into());
-            };
-            let at = change.at();
-            let node = nodes::probed(change.conn(), node.id(), &output, at).await?;
+            let state = row.node_state.parse().map_err(ApiError::internal)?;
+            if !state::waits_for_proof(state) {
+                return Ok(());
+            }
+            let node = locked(change, row).await?;
             state::proved(fleet, change, &node).await
         }
         (TaskType::TopologyDiscover, TaskState::Succeeded) => {
@@ -266,21 +287,23 @@ async fn consequences(
             let Some(Ok(output)) = output else {
                 return Err(Code::ResultMalformed.into());
             };
-            if slot::discovery::landed(change, node.id(), &output, row.dispatched_at).await? {
-                look_again(fleet, change, node.id()).await;
+            if slot::discovery::landed(change, node_id, &output, row.dispatched_at).await? {
+                look_again(fleet, change, node_id).await;
             }
-            let node = state::lock(change, node.id()).await?;
+            let node = state::lock(change, node_id).await?;
             state::proved(fleet, change, &node).await
         }
         // Neither made nor taken back: what is left on the host has to be looked at.
         (TaskType::ProvisionUser, TaskState::Failed) if result.code == Some(Code::Stuck) => {
-            change.also("node.quarantine", node.id());
-            state::quarantine(change, node, "an account could be neither finished nor taken back").await
+            let node = locked(change, row).await?;
+            change.also("node.quarantine", node_id);
+            state::quarantine(change, &node, "an account could be neither finished nor taken back").await
         }
         // Something of a tenant may still be there: nobody else gets this node before an operator has looked.
         (TaskType::DeprovisionUser, TaskState::Failed) if result.outcome == Outcome::Failed => {
-            change.also("node.quarantine", node.id());
-            state::quarantine(change, node, "a tenant's account could not be proved absent").await?;
+            let node = locked(change, row).await?;
+            change.also("node.quarantine", node_id);
+            state::quarantine(change, &node, "a tenant's account could not be proved absent").await?;
             let signed = signed_task(change, row, result).await?;
             machine::landed(change, row, signed.as_ref(), result, to).await
         }
@@ -291,13 +314,14 @@ async fn consequences(
         // These concern slots, which their proofs speak for; the node goes on.
         (TaskType::VmProvision | TaskType::VmRelease, _) => match signed_task(change, row, result).await? {
             Some(signed) => {
-                if slot::landed(change, node, row, &signed, result, to).await? {
-                    look_again(fleet, change, node.id()).await;
+                let node = locked(change, row).await?;
+                if slot::landed(change, &node, row, &signed, result, to).await? {
+                    look_again(fleet, change, node_id).await;
                 }
                 Ok(())
             }
             // Somebody has changed our rows: nobody knows what was asked, so nobody gets these slots.
-            None => slot::lost(change, node.id(), &[row.id]).await,
+            None => slot::lost(change, node_id, &[row.id]).await,
         },
         (
             TaskType::HealthProbe
@@ -308,6 +332,11 @@ async fn consequences(
             _,
         ) => Ok(()),
     }
+}
+
+/// The task's node, as this change has locked it.
+async fn locked(change: &mut Change, row: &TaskRow) -> Answer<NodeRow> {
+    Ok(nodes::lock(change, row.node_id.into()).await?.ok_or(Code::NotFound)?)
 }
 
 /// A node that cannot be asked now is asked before it is ready again.

@@ -68,13 +68,17 @@ impl TaskRow {
 
 macro_rules! select_task {
     ($rest:literal) => {
+        select_task!("", concat!("join node n on n.id = t.node_id ", $rest))
+    };
+    ($more:literal, $from:expr) => {
         concat!(
             "select t.id, t.op_id, t.node_id, n.name as node_name, n.simulated, n.state as node_state, n.state_reason as node_state_reason, t.node_epoch, t.task_type, t.keyid, t.payload_sha256,
                     t.state, t.phase, t.done_bytes, t.of_bytes, t.fence, t.cancel_at, t.actor_ref, t.correlation_id, t.created_at, t.start_by,
                     t.dispatched_at, t.started_at, t.ended_at, t.lease_until, t.code, t.detail, t.timings, t.undone,
-                    t.output, t.result, t.version
-             from task t join node n on n.id = t.node_id ",
-            $rest
+                    t.output, t.result, t.version",
+            $more,
+            " from task t ",
+            $from
         )
     };
 }
@@ -91,6 +95,30 @@ pub async fn lock(change: &mut Change, id: TaskId) -> sqlx::Result<Option<TaskRo
         .bind(id.uuid())
         .fetch_optional(change.conn())
         .await
+}
+
+/// A task of this node with what its node signs results by.
+#[derive(Clone, Debug, sqlx::FromRow)]
+pub(super) struct OnNode {
+    #[sqlx(flatten)]
+    pub(super) task: TaskRow,
+    pub(super) result_public: Option<Vec<u8>>,
+}
+
+/// Both locked in one look: the node first, then the task, in which order everybody locks.
+pub(super) async fn lock_with_node(change: &mut Change, node: NodeId, id: TaskId) -> sqlx::Result<Option<OnNode>> {
+    sqlx::query_as(concat!(
+        "with n as materialized (
+             select id, name, simulated, state, state_reason, result_public from node where id = $2 for update) ",
+        select_task!(
+            ", n.result_public",
+            "join n on n.id = t.node_id where t.id = $1 for update of t"
+        )
+    ))
+    .bind(id.uuid())
+    .bind(node.uuid())
+    .fetch_optional(change.conn())
+    .await
 }
 
 /// All tasks of these operations, oldest first.
