@@ -1,5 +1,7 @@
 //! One document in two files of fixed size, written in turn and in place. Files that exist take writes on a full disk;
-//! a write that is torn or fails leaves the other file, which is one write older and whole. The newer valid one wins.
+//! a write that is torn or fails leaves the other file, which is one write older and whole. The newer valid one wins, and
+//! is written again when it is opened: after a failed sync the kernel may show what the disk never took, and the next
+//! write goes over the only file that it did take.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -13,9 +15,25 @@ const MAGIC: &[u8; 8] = b"gpuaasD1";
 /// Magic, sequence, length, checksum.
 const HEAD: usize = 8 + 8 + 4 + 4;
 
+/// What half of a pair is written to.
+pub(crate) trait Medium {
+    fn put(&self, bytes: &[u8]) -> io::Result<()>;
+    fn sync(&self) -> io::Result<()>;
+}
+
+impl Medium for File {
+    fn put(&self, bytes: &[u8]) -> io::Result<()> {
+        self.write_all_at(bytes, 0)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.sync_data()
+    }
+}
+
 #[derive(Debug)]
-pub(crate) struct Pair {
-    files: [File; 2],
+pub(crate) struct Pair<M = File> {
+    files: [M; 2],
     sequence: u64,
     /// Where the next write goes.
     next: usize,
@@ -35,17 +53,27 @@ impl Pair {
             ensure(&dir.join(format!("{name}.b")), size)?,
         ];
         durable::sync_dir(dir)?;
+        let read = |file: &File| {
+            let mut bytes = vec![0; size];
+            file.read_exact_at(&mut bytes, 0).map(|()| bytes)
+        };
+        let found = [read(&files[0])?, read(&files[1])?];
+        Pair::found(name, files, &found)
+    }
+}
+
+impl<M: Medium> Pair<M> {
+    /// Files with what they show.
+    fn found(name: &str, files: [M; 2], found: &[Vec<u8>; 2]) -> io::Result<(Self, Option<Vec<u8>>)> {
         let mut pair = Self {
             files,
             sequence: 0,
             next: 0,
-            size,
+            size: found[0].len(),
         };
         let mut newest = None;
-        for index in 0..2 {
-            let mut bytes = vec![0; size];
-            pair.files[index].read_exact_at(&mut bytes, 0)?;
-            match decode(&bytes) {
+        for (index, bytes) in found.iter().enumerate() {
+            match decode(bytes) {
                 Some((sequence, body)) if sequence > pair.sequence => {
                     (pair.sequence, pair.next) = (sequence, 1 - index);
                     newest = Some(body.to_vec());
@@ -54,6 +82,11 @@ impl Pair {
                 None if bytes.iter().all(|byte| *byte == 0) => {}
                 None => tracing::warn!(name, index, "torn, ignored"),
             }
+        }
+        if let Some(body) = &newest {
+            let file = &pair.files[1 - pair.next];
+            file.put(&encode(pair.sequence, body))?;
+            file.sync()?;
         }
         Ok((pair, newest))
     }
@@ -64,8 +97,8 @@ impl Pair {
             return Err(io::Error::other(format!("{} bytes do not fit", body.len())));
         }
         let file = &self.files[self.next];
-        file.write_all_at(&encode(self.sequence + 1, body), 0)?;
-        file.sync_data()?;
+        file.put(&encode(self.sequence + 1, body))?;
+        file.sync()?;
         (self.sequence, self.next) = (self.sequence + 1, 1 - self.next);
         Ok(())
     }
@@ -106,7 +139,74 @@ fn checksum(sequence: &[u8; 8], body: &[u8]) -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::{Cell, RefCell};
+
     use super::*;
+
+    /// A file, what its disk has of it, and whether the kernel still means to write it there.
+    #[derive(Default)]
+    struct Flaky {
+        shown: RefCell<Vec<u8>>,
+        disk: RefCell<Vec<u8>>,
+        dirty: Cell<bool>,
+        fails: Cell<bool>,
+    }
+
+    impl Medium for &Flaky {
+        fn put(&self, bytes: &[u8]) -> io::Result<()> {
+            self.shown.borrow_mut()[..bytes.len()].copy_from_slice(bytes);
+            self.dirty.set(true);
+            Ok(())
+        }
+
+        /// One that fails is not tried again: what is shown counts as written from then on.
+        fn sync(&self) -> io::Result<()> {
+            let dirty = self.dirty.replace(false);
+            if self.fails.get() {
+                return Err(io::ErrorKind::Other.into());
+            }
+            if dirty {
+                self.disk.replace(self.shown.borrow().clone());
+            }
+            Ok(())
+        }
+    }
+
+    fn opened(files: &[Flaky; 2]) -> (Pair<&Flaky>, Option<Vec<u8>>) {
+        let found = [0, 1].map(|index| files[index].shown.borrow().clone());
+        Pair::found("it", [&files[0], &files[1]], &found).expect("readable")
+    }
+
+    #[test]
+    fn what_a_failed_sync_left_is_written_again_before_the_other_file_is() {
+        let files = [Flaky::default(), Flaky::default()];
+        for file in &files {
+            file.shown.replace(vec![0; SIZE]);
+            file.disk.replace(vec![0; SIZE]);
+        }
+        let (mut pair, _) = opened(&files);
+        pair.write(b"first").expect("room");
+        pair.write(b"second").expect("room");
+        files[0].fails.set(true);
+        assert!(pair.write(b"third").is_err(), "it is not durable, and says so");
+        // The process ends over it, and the next one is shown it all the same.
+        files[0].fails.set(false);
+        let (mut pair, found) = opened(&files);
+        assert_eq!(found.as_deref(), Some(b"third".as_slice()));
+        // It goes on from there, into the other file, and the power fails in the middle of that.
+        files[1].fails.set(true);
+        assert!(pair.write(b"fourth").is_err());
+        files[1].disk.borrow_mut()[HEAD..].fill(0);
+        for file in &files {
+            file.shown.replace(file.disk.borrow().clone());
+        }
+        let (_, found) = opened(&files);
+        assert_eq!(
+            found.as_deref(),
+            Some(b"third".as_slice()),
+            "what was acted on is there"
+        );
+    }
 
     /// The second write is torn at every byte of its head and at many of its body: the first one stands, or the second.
     #[test]

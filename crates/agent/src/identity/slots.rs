@@ -1,5 +1,7 @@
 //! Two files of fixed size, written in turn and in place. A file that exists already takes writes on a full disk; a
-//! write that is torn leaves the other file, which is one write older and whole. The newer valid one wins.
+//! write that is torn leaves the other file, which is one write older and whole. The newer valid one wins, and is written
+//! again when it is opened: after a failed sync the kernel may show what the disk never took, and the next write goes
+//! over the only file that it did take.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -27,14 +29,30 @@ pub enum SlotError {
     TooLarge(usize),
 }
 
-#[derive(Debug)]
-pub struct Slots {
-    dir: PathBuf,
-    files: [File; 2],
-    current: Mutex<Current>,
+/// What a slot is written to.
+pub trait Medium {
+    fn put(&self, bytes: &[u8]) -> io::Result<()>;
+    fn sync(&self) -> io::Result<()>;
+}
+
+impl Medium for File {
+    fn put(&self, bytes: &[u8]) -> io::Result<()> {
+        self.write_all_at(bytes, 0)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.sync_data()
+    }
 }
 
 #[derive(Debug)]
+pub struct Slots<M = File> {
+    dir: PathBuf,
+    files: [M; 2],
+    current: Mutex<Current>,
+}
+
+#[derive(Debug, Default)]
 struct Current {
     kept: Kept,
     sequence: u64,
@@ -62,20 +80,34 @@ impl Slots {
         File::open(dir).and_then(|dir| dir.sync_all()).map_err(at(dir))?;
         rustix::fs::flock(&files[0], FlockOperation::NonBlockingLockExclusive)
             .map_err(|_| SlotError::AlreadyRunning(dir.to_owned()))?;
-        let current = newest(dir).map_err(at(dir))?;
-        Ok(Self {
-            dir: dir.to_owned(),
-            files,
-            current: Mutex::new(current),
-        })
+        let current = newest(&read(dir).map_err(at(dir))?);
+        Self::going_on(dir, files, current)
     }
 
     /// What is kept, without taking the files: for a tool beside a running agent.
     pub fn peek(dir: &Path) -> Result<Kept, SlotError> {
-        newest(dir).map(|current| current.kept).map_err(|source| SlotError::Io {
-            path: dir.to_owned(),
-            source,
-        })
+        read(dir)
+            .map(|found| newest(&found).kept)
+            .map_err(|source| SlotError::Io {
+                path: dir.to_owned(),
+                source,
+            })
+    }
+}
+
+impl<M: Medium> Slots<M> {
+    /// From what was found.
+    fn going_on(dir: &Path, files: [M; 2], current: Current) -> Result<Self, SlotError> {
+        let this = Self {
+            dir: dir.to_owned(),
+            files,
+            current: Mutex::default(),
+        };
+        if current.sequence > 0 {
+            this.write(1 - current.next, &encode(current.sequence, &current.kept)?)?;
+        }
+        *this.lock() = current;
+        Ok(this)
     }
 
     pub fn dir(&self) -> &Path {
@@ -93,18 +125,22 @@ impl Slots {
         change(&mut kept);
         let sequence = current.sequence + 1;
         let bytes = encode(sequence, &kept)?;
-        let file = &self.files[current.next];
-        let written = file.write_all_at(&bytes, 0).and_then(|()| file.sync_data());
-        written.map_err(|source| SlotError::Io {
-            path: self.dir.join(NAMES[current.next]),
-            source,
-        })?;
+        self.write(current.next, &bytes)?;
         *current = Current {
             kept,
             sequence,
             next: 1 - current.next,
         };
         Ok(())
+    }
+
+    fn write(&self, slot: usize, bytes: &[u8]) -> Result<(), SlotError> {
+        let file = &self.files[slot];
+        let written = file.put(bytes).and_then(|()| file.sync());
+        written.map_err(|source| SlotError::Io {
+            path: self.dir.join(NAMES[slot]),
+            source,
+        })
     }
 
     fn lock(&self) -> MutexGuard<'_, Current> {
@@ -130,18 +166,19 @@ fn ensure(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-fn newest(dir: &Path) -> io::Result<Current> {
-    let mut best = Current {
-        kept: Kept::default(),
-        sequence: 0,
-        next: 0,
-    };
-    for (index, name) in NAMES.iter().enumerate() {
-        let bytes = match fs::read(dir.join(name)) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-            read => read?,
-        };
-        match decode(&bytes) {
+/// What the files show; nothing where there is none.
+fn read(dir: &Path) -> io::Result<[Vec<u8>; 2]> {
+    let [a, b] = NAMES.map(|name| match fs::read(dir.join(name)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        read => read,
+    });
+    Ok([a?, b?])
+}
+
+fn newest(found: &[Vec<u8>; 2]) -> Current {
+    let mut best = Current::default();
+    for (index, (bytes, name)) in found.iter().zip(NAMES).enumerate() {
+        match decode(bytes) {
             Some((sequence, kept)) if sequence > best.sequence => {
                 best = Current {
                     kept,
@@ -154,7 +191,7 @@ fn newest(dir: &Path) -> io::Result<Current> {
             None => tracing::warn!(slot = name, "torn or foreign, ignored"),
         }
     }
-    Ok(best)
+    best
 }
 
 fn encode(sequence: u64, kept: &Kept) -> Result<Vec<u8>, SlotError> {
@@ -187,3 +224,6 @@ fn checksum(sequence: &[u8; 8], length: &[u8; 4], body: &[u8]) -> u32 {
     let head = crc32c::crc32c_append(crc32c::crc32c(sequence), length);
     crc32c::crc32c_append(head, body)
 }
+
+#[cfg(test)]
+mod tests;
