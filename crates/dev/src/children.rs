@@ -37,6 +37,8 @@ struct State {
     held: bool,
     /// Its death was asked for, so it comes back at once.
     killed: bool,
+    /// It stands still, and nobody kills it meanwhile.
+    frozen: bool,
     stopping: bool,
 }
 
@@ -66,12 +68,23 @@ impl Kept {
     /// Kills it on the spot. It is started again, unless it is held. False: nobody was there to be killed.
     pub fn kill(&self) -> bool {
         let mut state = self.lock();
-        if state.killed || state.pid.is_none() {
+        if state.killed || state.frozen || state.pid.is_none() {
             return false;
         }
         state.killed = true;
         signal(state.pid, Signal::KILL);
         true
+    }
+
+    /// Lets it stand still until the answer is dropped. None: nobody was there, or it stands still already.
+    pub fn freeze(&self) -> Option<Frozen<'_>> {
+        let mut state = self.lock();
+        if state.killed || state.frozen || state.pid.is_none() {
+            return None;
+        }
+        state.frozen = true;
+        signal(state.pid, Signal::STOP);
+        Some(Frozen(self))
     }
 
     /// Asks it to end, as a deployment would. It is started again at once.
@@ -103,6 +116,7 @@ impl Kept {
         let mut state = self.lock();
         state.stopping = true;
         signal(state.pid, Signal::TERM);
+        signal(state.pid, Signal::CONT);
         self.shared.changed.notify_all();
         while state.pid.is_some() {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -131,6 +145,17 @@ impl Kept {
 impl Drop for Kept {
     fn drop(&mut self) {
         self.stop();
+    }
+}
+
+/// A child that stands still, in the middle of whatever it did.
+pub struct Frozen<'a>(&'a Kept);
+
+impl Drop for Frozen<'_> {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
+        state.frozen = false;
+        signal(state.pid, Signal::CONT);
     }
 }
 

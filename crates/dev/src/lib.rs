@@ -10,6 +10,7 @@ pub mod daemon;
 pub mod demo;
 pub mod dice;
 pub mod figures;
+pub mod freezer;
 pub mod front;
 pub mod fuzz;
 pub mod half;

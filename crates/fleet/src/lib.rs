@@ -20,6 +20,7 @@ pub mod intent;
 pub mod machine;
 pub mod metrics;
 pub mod node;
+mod peers;
 pub mod presence;
 pub mod routes;
 pub mod session;

@@ -20,8 +20,10 @@ use crate::node::state;
 use crate::node::store::{self as nodes, ProbeRule};
 use crate::slot::store as slots;
 use crate::task::{self, claim, ends, enqueue_discovery, enqueue_probe, retention};
-use crate::{image, telemetry, trust};
+use crate::{image, peers, telemetry, trust};
 
+/// Between two looks at the nodes.
+const NODES_EVERY: Duration = Duration::from_millis(500);
 /// A process that does not get around for so long was stopped, or is in trouble: it has heard nobody, whoever spoke.
 const AWAY: Duration = Duration::from_secs(10);
 /// Between two looks at a busy queue.
@@ -37,6 +39,7 @@ pub fn spawn(fleet: &Fleet, loops: &mut JoinSet<()>) {
     loops.spawn(presence_loop(fleet.clone()));
     loops.spawn(trust_loop(fleet.clone()));
     loops.spawn(task_loop(fleet.clone()));
+    loops.spawn(peers::sign_loop(fleet.clone()));
     loops.spawn(node_loop(fleet.clone()));
     loops.spawn(slot_loop(fleet.clone()));
     loops.spawn(retention_loop(fleet.clone()));
@@ -255,9 +258,10 @@ async fn node_loop(fleet: Fleet) {
     let often = fleet.limits.stale_ms.min(fleet.limits.probe_every_ms) / 25;
     let often = Duration::from_millis(often.max(500).unsigned_abs());
     let (mut looked, mut more) = (Instant::now(), false);
-    let mut round = Instant::now();
-    while fleet.running(tokio::time::sleep(Duration::from_millis(500))).await {
-        if round.elapsed() >= AWAY {
+    let (mut round, mut slept) = (Instant::now(), Instant::now());
+    while fleet.running(tokio::time::sleep(NODES_EVERY)).await {
+        // One that overslept stood still, too, but never for long enough to be noticed by the first rule.
+        if round.elapsed() >= AWAY || slept.elapsed() >= NODES_EVERY + peers::away(&fleet.limits) {
             tracing::warn!("this process stood still; the silence of nodes counts from now on");
             fleet.presence.listen_anew();
         }
@@ -276,16 +280,24 @@ async fn node_loop(fleet: Fleet) {
                 false
             }
         };
+        slept = Instant::now();
     }
 }
 
 /// Whoever was not heard for too long is stale, by name and with an event.
 pub async fn silent_nodes(fleet: &Fleet) -> Result<(), base::http::ApiError> {
+    // Taken first: whatever stands still from here on only makes it older.
+    let before = fleet.app.clock.now().plus_ms(-fleet.limits.stale_ms);
+    if peers::one_stands_still(fleet.app.db.read(), &fleet.limits).await? {
+        if fleet.presence.listening_ms() > AWAY.as_millis() as i64 {
+            tracing::warn!("another process stands still; the silence of nodes counts from its end on");
+        }
+        fleet.presence.listen_anew();
+    }
     // After an outage of ours nobody could be heard: silence counts only since we have been listening.
     if fleet.presence.listening_ms() < fleet.limits.stale_ms {
         return Ok(());
     }
-    let before = fleet.app.clock.now().plus_ms(-fleet.limits.stale_ms);
     for id in nodes::silent(fleet.app.db.read(), before).await? {
         let id = NodeId::from(id);
         let mut change = fleet

@@ -16,6 +16,11 @@ pub struct Outcome {
     pub tasks: u64,
     /// Agents, executors, api replicas.
     pub kills: Vec<u64>,
+    /// Of api replicas.
+    pub freezes: u64,
+    pub longest_freeze: Duration,
+    /// Nodes that were taken for silent, although none was for long.
+    pub called_stale: u64,
     pub counts: Counts,
     pub asked_again: u64,
     pub starts: u64,
@@ -63,6 +68,10 @@ impl Outcome {
             let least = if weight > 0 { wish.kills / 10 } else { 0 } as f64;
             put(&format!("kill -9 of {kind}"), *count as f64, "", Goal::AtLeast(least));
         }
+        let at_least = Goal::AtLeast(wish.freezes as f64);
+        put("api replicas that stood still", self.freezes as f64, "", at_least);
+        put("  longest", self.longest_freeze.as_secs_f64(), "s", Goal::None);
+        put("nodes called stale", self.called_stale as f64, "", Goal::AtMost(0.0));
         // An executor that is only ever killed while it rests proves little.
         let least = (wish.kills * wish.victims[1]).min(wish.kills / 50) as f64;
         put(
@@ -150,6 +159,7 @@ pub fn write(report: &Report, wish: &Wish, nodes: usize, commit: &str, dir: &Pat
         "seed": wish.seed,
         "tasks": wish.tasks,
         "kills": wish.kills,
+        "freezes": wish.freezes,
         "loss_pct": wish.loss_pct,
         "nodes": nodes,
         "ok": report.ok(),

@@ -15,6 +15,7 @@ use super::stage::{Ground, Stage};
 use super::witness::same_task;
 use crate::children::Kept;
 use crate::dice::Dice;
+use crate::freezer::{Freezer, Freezes};
 use crate::history::{History, What, deaths_at_work};
 use crate::killer::{Hand, Kills, Victim};
 use crate::proxy::Policy;
@@ -37,12 +38,19 @@ pub struct Wish {
     pub loss_pct: u64,
     /// Tenants at once on each node.
     pub slots: u32,
+    /// Nodes, the last ones, on which nobody lives.
+    pub idle_nodes: usize,
     /// If no task ends for this long, something is stuck for good.
     pub patience: Duration,
     /// On average so long between two kills on one node.
     pub kill_every: Duration,
     /// How often agents, executors and api replicas are chosen, among each other. Zero: never.
     pub victims: [u64; 3],
+    /// Times that an api replica stands still, at least. Zero: never.
+    pub freezes: u64,
+    /// On average so long between two of them, and for how long at least and at most: longer than a lease.
+    pub freeze_every: Duration,
+    pub freeze_lasts: (Duration, Duration),
     /// When it comes, the run ends early, and what there is is judged.
     pub stop: Stop,
     /// Told each second how far it is.
@@ -58,9 +66,13 @@ impl Default for Wish {
             at_least: Duration::ZERO,
             loss_pct: 10,
             slots: 4,
+            idle_nodes: 0,
             patience: Duration::from_secs(180),
             kill_every: Duration::from_millis(1200),
             victims: [4, 5, 4],
+            freezes: 20,
+            freeze_every: Duration::from_secs(20),
+            freeze_lasts: (Duration::from_secs(4), Duration::from_secs(7)),
             stop: Stop::new(),
             progress: |line| println!("{line}"),
         }
@@ -71,11 +83,14 @@ impl Default for Wish {
 pub async fn run(wish: &Wish, ground: &Ground) -> anyhow::Result<Outcome> {
     let mut trial = Trial::begin(wish, ground).await?;
     let (stage, kills, book) = (trial.stage.clone(), trial.kills.clone(), trial.book.clone());
+    let freezes = trial.freezes.clone();
     let killers = async {
         let mut hands = hands(wish, &stage, &mut trial.dice);
+        let mut freezer = freezer(wish, &stage, &mut trial.dice);
         let keep_step = || kills.wait_for(book.ended(), wish.tasks);
         let all = hands.iter_mut().map(|hand| hand.run(&kills, keep_step));
-        futures_util::future::join_all(all).await;
+        let all = futures_util::future::join_all(all);
+        tokio::join!(all, freezer.run(&freezes, || kills.enough()));
     };
     let tenants = async {
         while let Some(ended) = trial.slots.join_next().await {
@@ -93,7 +108,7 @@ pub async fn run(wish: &Wish, ground: &Ground) -> anyhow::Result<Outcome> {
     let stuck = tokio::select! {
         () = stopped => false,
         (done, ()) = async { tokio::join!(tenants, killers) } => done.map(|()| false)?,
-        () = watch(wish, &stage, &book, &kills) => true,
+        () = watch(wish, &stage, &book, &kills, &freezes) => true,
     };
     drop((stage, kills, book));
     trial.judge(stuck).await
@@ -105,6 +120,7 @@ pub struct Trial {
     wish: Wish,
     book: Arc<Book>,
     kills: Arc<Kills>,
+    pub freezes: Arc<Freezes>,
     dice: Dice,
     slots: JoinSet<anyhow::Result<()>>,
     began: Instant,
@@ -130,7 +146,7 @@ impl Trial {
             answers_pct: wish.loss_pct,
         });
         let mut slots = JoinSet::new();
-        for node in 0..stage.nodes.len() {
+        for node in 0..stage.nodes.len().saturating_sub(wish.idle_nodes) {
             for slot in 0..wish.slots {
                 let (stage, book, kills) = (stage.clone(), book.clone(), kills.clone());
                 let slot = Slot {
@@ -148,6 +164,7 @@ impl Trial {
             wish: wish.clone(),
             book,
             kills,
+            freezes: Arc::default(),
             dice,
             slots,
             began,
@@ -195,6 +212,9 @@ impl Trial {
         let outcome = Outcome {
             tasks: book.ended(),
             kills: self.kills.by_kind(),
+            freezes: self.freezes.done(),
+            longest_freeze: self.freezes.longest(),
+            called_stale: called_stale(stage).await?,
             counts,
             asked_again: book.asked_again(),
             starts: starts.chain(restarts).map(u64::from).sum(),
@@ -242,12 +262,23 @@ fn hands<'a>(wish: &Wish, stage: &'a Stage, dice: &mut Dice) -> Vec<Hand<'a>> {
     hands
 }
 
+fn freezer<'a>(wish: &Wish, stage: &'a Stage, dice: &mut Dice) -> Freezer<'a> {
+    let never = wish.freezes == 0;
+    let processes = stage.replicas.iter().map(|replica| &replica.process);
+    Freezer {
+        victims: processes.filter(|_| !never).collect(),
+        pause: wish.freeze_every,
+        lasts: wish.freeze_lasts,
+        dice: dice.fork(),
+    }
+}
+
 fn victim(processes: Vec<(usize, &Kept)>, weight: u64) -> Victim<'_> {
     Victim { processes, weight }
 }
 
 /// Tells how far it is, each second; returns if nothing has ended for too long.
-async fn watch(wish: &Wish, stage: &Stage, book: &Book, kills: &Kills) {
+async fn watch(wish: &Wish, stage: &Stage, book: &Book, kills: &Kills, freezes: &Freezes) {
     let began = Instant::now();
     let (mut ended, mut since) = (0, began);
     let mut seconds = tokio::time::interval(Duration::from_secs(1));
@@ -262,12 +293,13 @@ async fn watch(wish: &Wish, stage: &Stage, book: &Book, kills: &Kills) {
         let by_kind = kills.by_kind().into_iter().zip(VICTIMS);
         let by_kind: Vec<String> = by_kind.map(|(count, kind)| format!("{kind} {count}")).collect();
         (wish.progress)(&format!(
-            "{:>5} s  tasks {ended}/{}  kills {}/{} ({})  lost {} requests, {} answers of {}  connections {}  asked again {}",
+            "{:>5} s  tasks {ended}/{}  kills {}/{} ({})  freezes {}  lost {} requests, {} answers of {}  connections {}  asked again {}",
             began.elapsed().as_secs(),
             wish.tasks,
             kills.done(),
             wish.kills,
             by_kind.join(", "),
+            freezes.done(),
             counts.lost_requests,
             counts.lost_answers,
             counts.requests,
@@ -289,6 +321,14 @@ async fn until_all_ended(stage: &Stage) {
         }
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
+}
+
+/// How often a node was taken for silent.
+async fn called_stale(stage: &Stage) -> sqlx::Result<u64> {
+    let count: i64 = sqlx::query_scalar("select count(*) from audit where action = 'node.stale' and outcome = 'ok'")
+        .fetch_one(stage.fleet.app.db.read())
+        .await?;
+    Ok(count.unsigned_abs())
 }
 
 /// Every task that there ever was: it has an end, one result has landed for it, and it is the only one of its operation.

@@ -33,6 +33,8 @@ use crate::simnode::{NodeDir, SimNode};
 const CHANGE_TAKES_MS: u64 = 20;
 /// How long a start may take on a busy machine.
 const READY_WITHIN: Duration = Duration::from_secs(90);
+/// Enough for nodes whose halves and whose api are killed all the time.
+pub const STALE_S: u64 = 30;
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 pub struct Ground {
@@ -43,6 +45,8 @@ pub struct Ground {
     pub app_url: String,
     pub nodes: usize,
     pub replicas: usize,
+    /// A node silent for so many seconds is stale.
+    pub stale_s: u64,
     pub planted: Option<Planted>,
 }
 
@@ -203,7 +207,7 @@ fn config(ground: &Ground, roads: &Roads) -> Config {
     config.enrol_url = format!("https://{}", roads.enrolment.address);
     config.wait_hold_s = 2;
     config.task_lease_s = 3;
-    config.heartbeat_stale_s = 30;
+    config.heartbeat_stale_s = ground.stale_s;
     config.dev = true;
     ask_freely(&mut config);
     config

@@ -10,7 +10,7 @@ use clap::Args;
 use wire::stop::Stop;
 
 use super::run::{Wish, run};
-use super::stage::Ground;
+use super::stage::{Ground, STALE_S};
 use crate::half::Planted;
 
 #[derive(Args)]
@@ -35,6 +35,9 @@ pub struct Torture {
     /// On average so many milliseconds between two kills on one node
     #[arg(long, default_value_t = 1200)]
     pub kill_every_ms: u64,
+    /// Times that an api process stands still for seconds, at least; 0: never
+    #[arg(long, default_value_t = 20)]
+    pub freezes: u64,
     /// Plant a bug that the run must find
     #[arg(long = "break")]
     pub planted: Option<Planted>,
@@ -66,6 +69,7 @@ pub fn verb(torture: &Torture) -> anyhow::Result<ExitCode> {
         at_least: Duration::from_secs(torture.seconds),
         loss_pct: torture.loss,
         kill_every: Duration::from_millis(torture.kill_every_ms),
+        freezes: torture.freezes,
         ..Wish::default()
     };
     let report = runtime.block_on(async {
@@ -81,6 +85,7 @@ pub fn verb(torture: &Torture) -> anyhow::Result<ExitCode> {
             app_url: database.app_url(),
             nodes: torture.nodes,
             replicas: 2,
+            stale_s: STALE_S,
             planted: torture.planted,
         };
         let outcome = run(&wish, &ground).await?;

@@ -20,6 +20,7 @@ mod renewal;
 mod restarts;
 mod retention;
 mod slots;
+mod standing_still;
 mod survival;
 mod sweep;
 mod torture;

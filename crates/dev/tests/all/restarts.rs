@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use base::db::managed::{Managed, Options};
 use base::testing::{TestDb, eventually};
-use dev::torture::{Ground, Outcome, Trial, Wish};
+use dev::torture::{Ground, Outcome, STALE_S, Trial, Wish};
 use model::api::VersionView;
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -20,6 +20,7 @@ fn wish() -> Wish {
         tasks: u64::MAX,
         kills: 0,
         loss_pct: 0,
+        freezes: 0,
         ..Wish::default()
     }
 }
@@ -33,6 +34,7 @@ fn ground(dir: &Path, owner_url: String, app_url: String) -> Ground {
         app_url,
         nodes: 2,
         replicas: 2,
+        stale_s: STALE_S,
         planted: None,
     }
 }

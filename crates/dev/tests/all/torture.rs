@@ -7,13 +7,14 @@ use std::time::Duration;
 use base::testing::TestDb;
 use dev::half::Planted;
 use dev::history::Kind;
-use dev::torture::{Ground, Outcome, Wish, run};
+use dev::torture::{Ground, Outcome, STALE_S, Wish, run};
 
 use crate::EXE;
 
 /// Less than this is no torture, however busy the machine is.
 const TASKS: u64 = 150;
 const KILLS: u64 = 80;
+const FREEZES: u64 = 3;
 
 async fn tortured(name: &str, wish: &Wish, nodes: usize, planted: Option<Planted>) -> Outcome {
     let db = TestDb::new().await;
@@ -25,6 +26,7 @@ async fn tortured(name: &str, wish: &Wish, nodes: usize, planted: Option<Planted
         app_url: db.app_url(),
         nodes,
         replicas: 2,
+        stale_s: STALE_S,
         planted,
     };
     std::fs::create_dir_all(&dir).expect("a temporary directory");
@@ -43,6 +45,8 @@ async fn nothing_is_lost_doubled_or_falsely_complete_while_everything_is_killed(
         kills: KILLS,
         at_least: Duration::from_secs(90),
         kill_every: Duration::from_millis(900),
+        freezes: FREEZES,
+        freeze_every: Duration::from_secs(6),
         ..Wish::default()
     };
     let outcome = tortured("torture", &wish, 4, None).await;
@@ -61,6 +65,7 @@ async fn an_executor_that_forgets_its_journal_is_found_out() {
         slots: 8,
         kill_every: Duration::from_millis(200),
         victims: [0, 1, 0],
+        freezes: 0,
         ..Wish::default()
     };
     let outcome = tortured("forgets", &wish, 1, Some(Planted::NoJournal)).await;
@@ -75,6 +80,7 @@ async fn an_executor_that_only_says_so_is_found_out() {
         tasks: 8,
         kills: 0,
         loss_pct: 0,
+        freezes: 0,
         ..Wish::default()
     };
     let outcome = tortured("says-so", &wish, 1, Some(Planted::NoEffects)).await;
