@@ -1,3 +1,5 @@
+//! A failed sync under the slots: what is shown afterwards is on the disk before anything is built on it.
+
 use std::cell::{Cell, RefCell};
 
 use model::digest::Sha256;
