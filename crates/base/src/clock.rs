@@ -8,36 +8,47 @@ use model::time::Timestamp;
 use time::OffsetDateTime;
 
 #[derive(Clone, Debug, Default)]
-pub struct Clock {
-    /// Milliseconds of a test clock; none reads the machine's.
-    fixed: Option<Arc<AtomicI64>>,
+pub struct Clock(Source);
+
+#[derive(Clone, Debug, Default)]
+enum Source {
+    #[default]
+    Machine,
+    /// Milliseconds.
+    Fixed(Arc<AtomicI64>),
+    /// How many milliseconds it is ahead of the machine's.
+    Wrong(Arc<AtomicI64>),
 }
 
 impl Clock {
     pub fn real() -> Self {
-        Self { fixed: None }
+        Self(Source::Machine)
     }
 
     /// A clock that stands at `at` until it is advanced. Clones share it.
     pub fn fixed(at: Timestamp) -> Self {
-        Self {
-            fixed: Some(Arc::new(AtomicI64::new(at.millis()))),
-        }
+        Self(Source::Fixed(Arc::new(AtomicI64::new(at.millis()))))
+    }
+
+    /// The machine's, but ahead of it by so many milliseconds; it jumps as often as they are changed.
+    pub fn wrong(by_ms: Arc<AtomicI64>) -> Self {
+        Self(Source::Wrong(by_ms))
     }
 
     pub fn now(&self) -> Timestamp {
-        match &self.fixed {
-            Some(millis) => Timestamp::from_millis(millis.load(Ordering::SeqCst)),
-            None => read_wall_time(),
+        match &self.0 {
+            Source::Machine => read_wall_time(),
+            Source::Fixed(millis) => Timestamp::from_millis(millis.load(Ordering::SeqCst)),
+            Source::Wrong(by_ms) => read_wall_time().plus_ms(by_ms.load(Ordering::SeqCst)),
         }
     }
 
-    /// Moves a fixed clock; a real one cannot be moved, and a test that tries is wrong.
+    /// Moves a fixed clock; another cannot be moved, and a test that tries is wrong.
     pub fn advance(&self, millis: i64) {
-        let Some(fixed) = &self.fixed else {
-            panic!("only a fixed clock can be advanced");
+        match &self.0 {
+            Source::Fixed(fixed) => fixed.fetch_add(millis, Ordering::SeqCst),
+            Source::Machine | Source::Wrong(_) => panic!("only a fixed clock can be advanced"),
         };
-        fixed.fetch_add(millis, Ordering::SeqCst);
     }
 }
 
@@ -57,5 +68,14 @@ mod tests {
         assert_eq!(clock.now(), other.now());
         clock.advance(250);
         assert_eq!(other.now(), Timestamp::from_millis(1_250));
+    }
+
+    #[test]
+    fn a_wrong_clock_jumps_and_goes_on_from_there() {
+        let by_ms = Arc::new(AtomicI64::new(0));
+        let clock = Clock::wrong(by_ms.clone());
+        let before = clock.now();
+        by_ms.store(-600_000, Ordering::SeqCst);
+        assert!(before.since_ms(clock.now()) > 500_000);
     }
 }

@@ -4,6 +4,9 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
 
 use base::config::Flags;
 use base::{App, Clock};
@@ -23,6 +26,9 @@ pub struct Listens {
     pub node: SocketAddr,
     pub enrol: SocketAddr,
 }
+
+/// How often a replica looks whether its clock is to jump.
+const CLOCK_EVERY: Duration = Duration::from_millis(50);
 
 /// Settings of a replica, as they stand in its file: name and value.
 pub type Settings = Vec<(&'static str, String)>;
@@ -52,6 +58,25 @@ impl Replica {
     pub fn dir(&self) -> &Path {
         &self.dir
     }
+
+    /// From now on its clock is ahead of the machine's by so much.
+    pub fn set_clock(&self, by_ms: i64) -> std::io::Result<()> {
+        let beside = self.dir.join("clock.new");
+        std::fs::write(&beside, by_ms.to_string())?;
+        std::fs::rename(&beside, self.dir.join(CLOCK))
+    }
+}
+
+/// By how many milliseconds a replica's clock is wrong, in its directory.
+const CLOCK: &str = "clock";
+
+/// Keeps a replica's clock as wrong as it is meant to be.
+async fn follow_clock(path: PathBuf, by_ms: Arc<AtomicI64>) {
+    loop {
+        let wanted = std::fs::read_to_string(&path).ok().and_then(|text| text.parse().ok());
+        by_ms.store(wanted.unwrap_or(0), Ordering::SeqCst);
+        tokio::time::sleep(CLOCK_EVERY).await;
+    }
 }
 
 /// None while it has never listened. After a kill, where it was; nobody is there then.
@@ -69,8 +94,11 @@ pub fn run(dir: &Path) -> anyhow::Result<ExitCode> {
     base::metrics::install(&[fleet::metrics::METRICS]);
     crate::runtime()?.block_on(async {
         let stop = Stop::on_signals()?;
-        let app = App::open(config, Clock::real()).await?;
+        let by_ms = Arc::default();
+        let app = App::open(config, Clock::wrong(Arc::clone(&by_ms))).await?;
         let tracker = TaskTracker::new();
+        let (path, stopped) = (dir.join(CLOCK), stop.clone());
+        tracker.spawn(async move { stopped.or(follow_clock(path, by_ms)).await });
         app.spawn_loops(&tracker, &stop.token());
         let ports = Ports {
             public: bind().await?,

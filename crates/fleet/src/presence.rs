@@ -20,9 +20,14 @@ pub struct Presence {
     unwritten: Mutex<Unwritten>,
     /// Since when everything heard was also written: before that, silence proves nothing.
     listening_since: Mutex<Instant>,
+    /// What the wall clock said when it was last looked at.
+    clock: Mutex<Option<(Timestamp, Instant)>>,
     /// Least time between two writes about one node.
     spacing_ms: i64,
 }
+
+/// The wall clock is set a little now and then; more than this is a jump.
+const JUMP_MS: i64 = 1000;
 
 /// What a node's heartbeat says of the node itself, as it is kept in its row.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -107,9 +112,10 @@ impl Unwritten {
     /// Those who were not written for a while, or who have something new to say.
     fn due(&mut self, spacing_ms: i64) -> HashMap<NodeId, Heard> {
         let Self { seen, written, .. } = self;
+        // Either way: what was written in the future was so before our clock was set back.
         let is_due = |node: &NodeId, heard: &mut Heard| {
             let then = written.get(node);
-            then.is_none_or(|then| heard.is_news(then) || heard.at.since_ms(then.at) >= spacing_ms)
+            then.is_none_or(|then| heard.is_news(then) || heard.at.since_ms(then.at).abs() >= spacing_ms)
         };
         seen.extract_if(is_due).collect()
     }
@@ -130,6 +136,7 @@ impl Presence {
         Self {
             unwritten: Mutex::default(),
             listening_since: Mutex::new(Instant::now()),
+            clock: Mutex::new(None),
             spacing_ms,
         }
     }
@@ -184,7 +191,9 @@ impl Presence {
             }
             // Whoever was silent for long is written at once when heard again; there is nothing to remember.
             let spacing_ms = self.spacing_ms;
-            unwritten.written.retain(|_, heard| now.since_ms(heard.at) < spacing_ms);
+            unwritten
+                .written
+                .retain(|_, heard| now.since_ms(heard.at).abs() < spacing_ms);
         } else {
             for (node, heard) in seen {
                 unwritten.again(node, heard);
@@ -197,6 +206,15 @@ impl Presence {
     /// Nobody could be heard until now.
     pub fn listen_anew(&self) {
         *self.listening_since.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+    }
+
+    /// Whether the wall clock has jumped since the last look: then what was written by it says nothing of how long ago
+    /// that was.
+    pub fn clock_jumped(&self, now: Timestamp) -> bool {
+        let mut seen = self.clock.lock().unwrap_or_else(PoisonError::into_inner);
+        let (then, since) = seen.replace((now, Instant::now())).unwrap_or((now, Instant::now()));
+        let passed_ms = i64::try_from(since.elapsed().as_millis()).unwrap_or(i64::MAX);
+        (now.since_ms(then) - passed_ms).abs() > JUMP_MS
     }
 
     /// For how long silence has meant anything.

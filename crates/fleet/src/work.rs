@@ -287,7 +287,13 @@ async fn node_loop(fleet: Fleet) {
 /// Whoever was not heard for too long is stale, by name and with an event.
 pub async fn silent_nodes(fleet: &Fleet) -> Result<(), base::http::ApiError> {
     // Taken first: whatever stands still from here on only makes it older.
-    let before = fleet.app.clock.now().plus_ms(-fleet.limits.stale_ms);
+    let now = fleet.app.clock.now();
+    let before = now.plus_ms(-fleet.limits.stale_ms);
+    if fleet.presence.clock_jumped(now) {
+        tracing::warn!("the clock of this machine has jumped; the silence of nodes counts from now on");
+        fleet.presence.listen_anew();
+        nodes::date_back(fleet.app.db.bookkeeping(), now).await?;
+    }
     if peers::one_stands_still(fleet.app.db.read(), &fleet.limits).await? {
         if fleet.presence.listening_ms() > AWAY.as_millis() as i64 {
             tracing::warn!("another process stands still; the silence of nodes counts from its end on");

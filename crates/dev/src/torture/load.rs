@@ -9,6 +9,7 @@ use model::api::TaskView;
 use model::digest::Sha256;
 use model::id::{NodeId, TaskId};
 use model::node_api::{TaskAnswer, TaskRequest};
+use model::signal::Code;
 use model::state::TaskState;
 
 use super::stage::Stage;
@@ -22,6 +23,14 @@ const FIRST_UID: u32 = 20_001;
 const AGAIN_AFTER: Duration = Duration::from_millis(100);
 /// One tenant in so many has the host looked at while they live there.
 const PROBE_EVERY: u64 = 8;
+
+/// A clock that is wrong is not right again at once.
+const RIGHT_AFTER: Duration = Duration::from_millis(500);
+
+/// Is it what a node says of a task when it will not begin it by the clock?
+fn of_clocks(code: Code) -> bool {
+    [Code::ClockSkew, Code::NotYetValid, Code::StartByPassed].contains(&code)
+}
 
 /// What all slots write down together.
 pub(super) struct Book {
@@ -128,6 +137,7 @@ pub(super) struct Slot {
     pub(super) kills: Arc<Kills>,
     pub(super) node: usize,
     pub(super) slot: u32,
+    pub(super) clock_jumps: bool,
 }
 
 impl Slot {
@@ -167,16 +177,19 @@ impl Slot {
     /// One operation, from the wish to its end. What was lost on the way is asked for again, as the same operation.
     async fn ask(&self, request: TaskRequest, keys: &[String]) -> anyhow::Result<()> {
         self.book.put(keys, &What::Invoke);
-        let id = loop {
-            let sent = self
-                .stage
-                .worker
-                .post("/internal/v1/tasks")
-                .json(&request)?
-                .send()
-                .await;
+        loop {
+            let id = self.asked(&request, keys).await?;
+            if self.until_ended(id, keys).await? {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn asked(&self, request: &TaskRequest, keys: &[String]) -> anyhow::Result<TaskId> {
+        loop {
+            let sent = self.stage.worker.post("/internal/v1/tasks").json(request)?.send().await;
             match sent {
-                Ok(answer) if answer.status.is_success() => break answer.json::<TaskAnswer>()?.task_id,
+                Ok(answer) if answer.status.is_success() => return Ok(answer.json::<TaskAnswer>()?.task_id),
                 Ok(answer) => {
                     let code = answer.error().map(|body| body.code);
                     self.again(&request.task_type, &format!("{} {code:?}", answer.status))
@@ -187,27 +200,27 @@ impl Slot {
                     self.again(&request.task_type, &error.to_string()).await;
                 }
             }
-        };
-        self.until_ended(id, keys).await
+        }
     }
 
     async fn probe(&self, key: &str) -> anyhow::Result<()> {
         let keys = [key.to_owned()];
         let path = format!("/v1/nodes/{}/probe", self.stage.nodes[self.node].0);
         self.book.put(&keys, &What::Invoke);
-        let task: TaskView = loop {
-            match self.stage.api.post(&path, &serde_json::json!({})).await {
-                Ok(task) => break task,
+        loop {
+            match self.stage.api.post::<TaskView>(&path, &serde_json::json!({})).await {
+                Ok(task) if self.until_ended(task.id, &keys).await? => return Ok(()),
+                Ok(_) => {}
                 Err(error) => {
                     self.book.put(&keys, &What::Info);
                     self.again("probe", &format!("{error:#}")).await;
                 }
             }
-        };
-        self.until_ended(task.id, &keys).await
+        }
     }
 
-    async fn until_ended(&self, id: TaskId, keys: &[String]) -> anyhow::Result<()> {
+    /// False: its node never began it, because clocks disagreed, and it has to be asked for again.
+    async fn until_ended(&self, id: TaskId, keys: &[String]) -> anyhow::Result<bool> {
         let mut version = 0;
         loop {
             let path = format!("/v1/tasks/{id}?changed_since={version}&wait_s=5");
@@ -220,6 +233,11 @@ impl Slot {
             };
             let what = match task.state {
                 TaskState::Succeeded => What::Ok,
+                TaskState::Failed if self.clock_jumps && task.code.is_some_and(of_clocks) => {
+                    self.book.put(keys, &What::Info);
+                    tokio::time::sleep(RIGHT_AFTER).await;
+                    return Ok(false);
+                }
                 TaskState::Failed | TaskState::Expired | TaskState::Cancelled => {
                     What::Fail(format!("{id} {}: {:?} {:?}", task.state, task.code, task.detail))
                 }
@@ -228,7 +246,7 @@ impl Slot {
                     continue;
                 }
             };
-            return self.book.told(self.node, keys, &what);
+            return self.book.told(self.node, keys, &what).map(|()| true);
         }
     }
 

@@ -51,6 +51,8 @@ pub struct Wish {
     /// On average so long between two of them, and for how long at least and at most: longer than a lease.
     pub freeze_every: Duration,
     pub freeze_lasts: (Duration, Duration),
+    /// Somebody moves the clock: what a node would not begin by it is asked for again.
+    pub clock_jumps: bool,
     /// When it comes, the run ends early, and what there is is judged.
     pub stop: Stop,
     /// Told each second how far it is.
@@ -73,6 +75,7 @@ impl Default for Wish {
             freezes: 20,
             freeze_every: Duration::from_secs(20),
             freeze_lasts: (Duration::from_secs(4), Duration::from_secs(7)),
+            clock_jumps: false,
             stop: Stop::new(),
             progress: |line| println!("{line}"),
         }
@@ -155,6 +158,7 @@ impl Trial {
                     kills,
                     node,
                     slot,
+                    clock_jumps: wish.clock_jumps,
                 };
                 slots.spawn(slot.run());
             }
@@ -179,6 +183,11 @@ impl Trial {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         Ok(began.elapsed())
+    }
+
+    /// Lets it all go on for a while.
+    pub async fn goes_on(&self, lasts: Duration) {
+        tokio::time::sleep(lasts).await;
     }
 
     /// Lets the tenants who are there move out, and judges.
@@ -331,23 +340,28 @@ async fn called_stale(stage: &Stage) -> sqlx::Result<u64> {
     Ok(count.unsigned_abs())
 }
 
-/// Every task that there ever was: it has an end, one result has landed for it, and it is the only one of its operation.
+/// Every task that there ever was: it has an end, one result has landed for it, and it is the only one of its operation but
+/// for those that were never begun.
 async fn landed(stage: &Stage, history: &mut History) -> anyhow::Result<()> {
     let read = stage.fleet.app.db.read();
-    let tasks: Vec<(Uuid, Uuid, bool)> = sqlx::query_as("select id, op_id, ended_at is not null from task")
-        .fetch_all(read)
-        .await?;
+    let tasks: Vec<(Uuid, Uuid, bool, bool)> = sqlx::query_as(
+        "select id, op_id, ended_at is not null, state in ('failed', 'expired') and started_at is null from task",
+    )
+    .fetch_all(read)
+    .await?;
     let landed: Vec<(String, i64)> = sqlx::query_as(
         "select target_id, count(*) from audit where action = 'task.result' and outcome = 'ok' group by target_id",
     )
     .fetch_all(read)
     .await?;
     let landed: BTreeMap<String, i64> = landed.into_iter().collect();
-    for (task, op, ended) in tasks {
+    for (task, op, ended, never_begun) in tasks {
         let (task, op) = (TaskId::from(task), OpId::from(op));
         let (results, issues) = (format!("result of {task}"), format!("tasks of {op}"));
         for what in [What::Invoke, What::Effect, What::Ok] {
-            history.put(issues.clone(), what);
+            if !never_begun {
+                history.put(issues.clone(), what);
+            }
         }
         history.put(results.clone(), What::Invoke);
         for _ in 0..landed.get(&task.to_string()).copied().unwrap_or(0) {

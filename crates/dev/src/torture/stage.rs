@@ -4,6 +4,7 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
@@ -68,6 +69,8 @@ pub struct Stage {
     pub worker: Client,
     /// The API's own functions, in this process.
     pub fleet: Fleet,
+    /// How far ahead of the machine's the control plane's clock is.
+    clock: Arc<AtomicI64>,
     stop: Stop,
     tracker: TaskTracker,
 }
@@ -78,7 +81,8 @@ impl Stage {
         let (stop, tracker) = (Stop::new(), TaskTracker::new());
         let roads = roads(ground, dice, &tracker, &stop).await?;
         let config = config(ground, &roads);
-        let app = App::open(config.clone(), Clock::real()).await?;
+        let clock = Arc::default();
+        let app = App::open(config.clone(), Clock::wrong(Arc::clone(&clock))).await?;
         fleet::trust::init(&app, &config.keys_dir, true).await?;
         let admin = bootstrap_admin(&app.db, "ada")
             .await
@@ -96,6 +100,7 @@ impl Stage {
             api,
             worker,
             fleet,
+            clock,
             stop,
             tracker,
         };
@@ -141,6 +146,12 @@ impl Stage {
         for road in [&self.roads.agents, &self.roads.workers, &self.roads.people] {
             road.set(policy);
         }
+    }
+
+    /// The clock of the whole control plane jumps. That of the nodes is right.
+    pub fn set_clock(&self, by_ms: i64) -> std::io::Result<()> {
+        self.clock.store(by_ms, Ordering::SeqCst);
+        self.replicas.iter().try_for_each(|replica| replica.set_clock(by_ms))
     }
 
     /// What happened on those roads, together.

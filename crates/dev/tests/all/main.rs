@@ -4,6 +4,7 @@ mod abuse;
 mod allocations;
 mod bad_input;
 mod cli;
+mod clock_jumps;
 mod crowd;
 mod dev_command;
 mod dispatch;

@@ -265,6 +265,27 @@ pub async fn silent(pool: &PgPool, before: Timestamp) -> sqlx::Result<Vec<Uuid>>
     .await
 }
 
+/// Our clock was set back: what nodes did "in the future" they did just now. Otherwise nothing that they do from here on
+/// would be newer, and whoever fell silent then would prove itself in vain.
+pub async fn date_back(pool: &PgPool, now: Timestamp) -> sqlx::Result<u64> {
+    let done = sqlx::query(
+        "with ahead as (
+             select id from node where greatest(state_since, last_seen_at, last_probe_at, probe_asked_at, session_heard_at) > $1
+             order by id for no key update)
+         update node set
+             state_since = least(state_since, $1),
+             last_seen_at = case when last_seen_at > $1 then $1 else last_seen_at end,
+             last_probe_at = case when last_probe_at > $1 then $1 else last_probe_at end,
+             probe_asked_at = case when probe_asked_at > $1 then $1 else probe_asked_at end,
+             session_heard_at = case when session_heard_at > $1 then $1 else session_heard_at end
+         from ahead where node.id = ahead.id",
+    )
+    .bind(OffsetDateTime::from(now))
+    .execute(pool)
+    .await?;
+    Ok(done.rows_affected())
+}
+
 /// When a node is due for a probe.
 #[derive(Clone, Copy, Debug)]
 pub struct ProbeRule {
@@ -281,7 +302,8 @@ pub struct ProbeRule {
 pub const PROBES_AT_ONCE: usize = 200;
 
 /// Nodes that are there and want a probe: to become ready, or because the last one is old. Who does not answer is
-/// asked again ten seconds later, then twenty, and so on. Each comes with the number of its last task.
+/// asked again ten seconds later, then twenty, and so on; whoever was asked in the future was so before our clock was set
+/// back. Each comes with the number of its last task.
 pub async fn want_probe(pool: &PgPool, rule: ProbeRule) -> sqlx::Result<Vec<(Uuid, i64)>> {
     sqlx::query_as(
         // Two looks: those who have to prove themselves, by an index, and those whose proof has grown old.
@@ -292,7 +314,7 @@ pub async fn want_probe(pool: &PgPool, rule: ProbeRule) -> sqlx::Result<Vec<(Uui
                  and coalesce(last_probe_at, created_at) < $2
          ) as due
          where session_id is not null and last_seen_at > $1 and task_types @> $4
-           and (probe_asked_at is null
+           and (probe_asked_at is null or probe_asked_at > $3
                 or probe_asked_at < $3 - least(interval '10 s' * power(2, least(greatest(probe_tries - 1, 0), 10)), $3 - $2))
          order by probe_asked_at nulls first, id limit $6",
     )

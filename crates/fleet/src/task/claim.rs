@@ -41,9 +41,10 @@ pub async fn claim(fleet: &Fleet, node: NodeId, epoch: u64, session: SessionId) 
                             select from unnest(task.slots) as wanted left join slot on slot.id = wanted
                             where (slot.state = 'reserved' or slot.dirty_op = task.op_id) is not true))
                    when 'started' then false
-                   -- It was given out, and this session has not named it.
+                   -- It was given out, and this session has not named it. What was given out in the future was so before
+                   -- our clock was set back.
                    else (named_by is distinct from $3 or task.state = 'unknown')
-                       and (delivered_to is distinct from $3 or delivered_at < $5)
+                       and (delivered_to is distinct from $3 or delivered_at < $5 or delivered_at > $4)
                    end
              order by fresh, seq limit 16 for update of task skip locked),
          given as (
@@ -100,7 +101,7 @@ pub async fn nodes_with_work(pool: &PgPool, now: Timestamp, redeliver_ms: i64) -
          union
          select t.node_id from task t join node n on n.id = t.node_id
          where t.state in ('dispatched', 'unknown') and (t.named_by is distinct from n.session_id or t.state = 'unknown')
-           and (t.delivered_to is distinct from n.session_id or t.delivered_at < $2)
+           and (t.delivered_to is distinct from n.session_id or t.delivered_at < $2 or t.delivered_at > $1)
          union
          select node_id from task where state in ('dispatched', 'started', 'unknown') and cancel_at > $3",
     )
