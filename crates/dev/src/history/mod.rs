@@ -63,6 +63,7 @@ pub enum Kind {
     Failed,
     Unasked,
     TwoHolders,
+    LeftBehind,
 }
 
 impl Kind {
@@ -74,6 +75,7 @@ impl Kind {
             Kind::Failed => "failed",
             Kind::Unasked => "unasked",
             Kind::TwoHolders => "two holders",
+            Kind::LeftBehind => "left behind",
         }
     }
 }

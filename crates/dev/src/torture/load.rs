@@ -20,7 +20,7 @@ use crate::tenant::Tenant;
 
 /// The first tenant's uid; each slot has one for whoever lives in it.
 const FIRST_UID: u32 = 20_001;
-const AGAIN_AFTER: Duration = Duration::from_millis(100);
+pub(super) const AGAIN_AFTER: Duration = Duration::from_millis(100);
 /// One tenant in so many has the host looked at while they live there.
 const PROBE_EVERY: u64 = 8;
 
@@ -39,6 +39,7 @@ pub(super) struct Book {
     closed: AtomicBool,
     begun: AtomicU64,
     ended: AtomicU64,
+    slice_tasks: AtomicU64,
     tenants: AtomicU64,
     asked_again: AtomicU64,
     seen: Mutex<Seen>,
@@ -63,6 +64,7 @@ impl Book {
             closed: AtomicBool::new(false),
             begun: AtomicU64::new(0),
             ended: AtomicU64::new(0),
+            slice_tasks: AtomicU64::new(0),
             tenants: AtomicU64::new(0),
             asked_again: AtomicU64::new(0),
             seen: Mutex::new(Seen {
@@ -76,8 +78,20 @@ impl Book {
         self.ended.load(Ordering::SeqCst)
     }
 
+    pub(super) fn wanted(&self) -> u64 {
+        self.wanted
+    }
+
     pub(super) fn begun(&self) -> u64 {
         self.begun.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn slice_tasks(&self) -> u64 {
+        self.slice_tasks.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn slice_task_ended(&self) {
+        self.slice_tasks.fetch_add(1, Ordering::SeqCst);
     }
 
     pub(super) fn asked_again(&self) -> u64 {
@@ -91,14 +105,27 @@ impl Book {
 
     /// The next tenant's number, and whether the host is looked at while they live there; none when there were enough.
     fn next(&self) -> Option<(u64, bool)> {
-        let enough = self.begun() >= self.wanted && Instant::now() >= self.until;
-        if enough || self.closed.load(Ordering::SeqCst) {
+        if self.enough() {
             return None;
         }
         let tenant = self.tenants.fetch_add(1, Ordering::SeqCst);
         let probes = tenant.is_multiple_of(PROBE_EVERY);
         self.begun.fetch_add(2 + u64::from(probes), Ordering::SeqCst);
         Some((tenant, probes))
+    }
+
+    /// The next renter's number; none when there were enough.
+    pub(super) fn next_renter(&self) -> Option<u64> {
+        if self.enough() {
+            return None;
+        }
+        self.begun.fetch_add(2, Ordering::SeqCst);
+        Some(self.tenants.fetch_add(1, Ordering::SeqCst))
+    }
+
+    fn enough(&self) -> bool {
+        let enough = self.begun() >= self.wanted && Instant::now() >= self.until;
+        enough || self.closed.load(Ordering::SeqCst)
     }
 
     fn put(&self, keys: &[String], what: &What) {
@@ -175,7 +202,7 @@ impl Slot {
     }
 
     /// One operation, from the wish to its end. What was lost on the way is asked for again, as the same operation.
-    async fn ask(&self, request: TaskRequest, keys: &[String]) -> anyhow::Result<()> {
+    pub(super) async fn ask(&self, request: TaskRequest, keys: &[String]) -> anyhow::Result<()> {
         self.book.put(keys, &What::Invoke);
         loop {
             let id = self.asked(&request, keys).await?;
@@ -250,7 +277,7 @@ impl Slot {
         }
     }
 
-    async fn again(&self, what: &str, why: &str) {
+    pub(super) async fn again(&self, what: &str, why: &str) {
         tracing::debug!(what, why, "asked again");
         self.book.asked_again.fetch_add(1, Ordering::SeqCst);
         tokio::time::sleep(AGAIN_AFTER).await;

@@ -14,6 +14,8 @@ use crate::proxy::Counts;
 #[derive(Clone, Debug)]
 pub struct Outcome {
     pub tasks: u64,
+    /// Those of them that made or released a slice.
+    pub slice_tasks: u64,
     /// Agents, executors, api replicas.
     pub kills: Vec<u64>,
     /// Of api replicas.
@@ -61,6 +63,8 @@ impl Outcome {
         let mut report = Report::new("torture");
         let mut put = |name: &str, value: f64, unit, goal| report.put(name, value, unit, None, goal);
         put("tasks ended", self.tasks as f64, "", Goal::AtLeast(wish.tasks as f64));
+        let least = Goal::AtLeast(if wish.renters > 0 { wish.tasks / 20 } else { 0 } as f64);
+        put("  of slices", self.slice_tasks as f64, "", least);
         let kills: u64 = self.kills.iter().sum();
         put("kill -9", kills as f64, "", Goal::AtLeast(wish.kills as f64));
         for ((kind, count), weight) in VICTIMS.iter().zip(&self.kills).zip(wish.victims) {
@@ -105,6 +109,7 @@ impl Outcome {
             Kind::Failed,
             Kind::Unasked,
             Kind::TwoHolders,
+            Kind::LeftBehind,
         ] {
             put(kind.as_str(), self.found(kind) as f64, "", Goal::AtMost(0.0));
         }
@@ -162,6 +167,7 @@ pub fn write(report: &Report, wish: &Wish, nodes: usize, commit: &str, dir: &Pat
         "freezes": wish.freezes,
         "loss_pct": wish.loss_pct,
         "nodes": nodes,
+        "renters": wish.renters,
         "ok": report.ok(),
         "figures": report.figures(),
     }))?;

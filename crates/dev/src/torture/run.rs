@@ -1,22 +1,21 @@
 //! One run: set the stage, spoil the roads, let tenants and killers loose, and judge what is left.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use model::id::{OpId, TaskId};
 use tokio::task::JoinSet;
-use uuid::Uuid;
 use wire::stop::Stop;
 
 use super::load::{Book, Slot};
+use super::renter::Renter;
 use super::report::Outcome;
 use super::stage::{Ground, Stage};
+use super::tasks;
 use super::witness::same_task;
 use crate::children::Kept;
 use crate::dice::Dice;
 use crate::freezer::{Freezer, Freezes};
-use crate::history::{History, What, deaths_at_work};
+use crate::history::{What, deaths_at_work};
 use crate::killer::{Hand, Kills, Victim};
 use crate::proxy::Policy;
 use crate::simnode::SimNode;
@@ -38,7 +37,9 @@ pub struct Wish {
     pub loss_pct: u64,
     /// Tenants at once on each node.
     pub slots: u32,
-    /// Nodes, the last ones, on which nobody lives.
+    /// Renters of slices at once, on all nodes of slices together.
+    pub renters: u32,
+    /// Nodes, the last ones of those that are rented out whole, on which nobody lives.
     pub idle_nodes: usize,
     /// If no task ends for this long, something is stuck for good.
     pub patience: Duration,
@@ -68,6 +69,7 @@ impl Default for Wish {
             at_least: Duration::ZERO,
             loss_pct: 10,
             slots: 4,
+            renters: 6,
             idle_nodes: 0,
             patience: Duration::from_secs(180),
             kill_every: Duration::from_millis(1200),
@@ -149,7 +151,7 @@ impl Trial {
             answers_pct: wish.loss_pct,
         });
         let mut slots = JoinSet::new();
-        for node in 0..stage.nodes.len().saturating_sub(wish.idle_nodes) {
+        for node in 0..stage.machines().saturating_sub(wish.idle_nodes) {
             for slot in 0..wish.slots {
                 let (stage, book, kills) = (stage.clone(), book.clone(), kills.clone());
                 let slot = Slot {
@@ -162,6 +164,17 @@ impl Trial {
                 };
                 slots.spawn(slot.run());
             }
+        }
+        let renters = if stage.slice_nodes > 0 { wish.renters } else { 0 };
+        for _ in 0..renters {
+            let (stage, book, kills) = (stage.clone(), book.clone(), kills.clone());
+            let renter = Renter {
+                stage,
+                book,
+                kills,
+                clock_jumps: wish.clock_jumps,
+            };
+            slots.spawn(renter.run());
         }
         Ok(Self {
             stage,
@@ -209,27 +222,32 @@ impl Trial {
     async fn judge(mut self, stuck: bool) -> anyhow::Result<Outcome> {
         let (stage, book, counts, took) = (&self.stage, &self.book, self.stage.counts(), self.began.elapsed());
         stage.set_roads(Policy::Pass);
-        until_all_ended(stage).await;
+        tasks::until_all_ended(stage).await;
         let mut history = book.history()?;
-        landed(stage, &mut history).await?;
+        tasks::landed(stage, &mut history).await?;
         let starts = stage
             .nodes
             .iter()
             .map(|(_, node)| node.agent.starts() + node.executor.starts());
         let restarts = stage.replicas.iter().map(|replica| replica.process.starts());
         let events = history.events();
+        let mut violations = super::report::judge(&history);
+        if !stuck {
+            violations.extend(super::left::behind(stage)?);
+        }
         let outcome = Outcome {
             tasks: book.ended(),
+            slice_tasks: book.slice_tasks(),
             kills: self.kills.by_kind(),
             freezes: self.freezes.done(),
             longest_freeze: self.freezes.longest(),
-            called_stale: called_stale(stage).await?,
+            called_stale: tasks::called_stale(stage).await?,
             counts,
             asked_again: book.asked_again(),
             starts: starts.chain(restarts).map(u64::from).sum(),
             took,
             stuck,
-            violations: super::report::judge(&history),
+            violations,
             deaths_at_work: deaths_at_work(&history, same_task),
             events: events.len() as u64,
             effects: events.iter().filter(|event| event.what == What::Effect).count() as u64,
@@ -316,60 +334,4 @@ async fn watch(wish: &Wish, stage: &Stage, book: &Book, kills: &Kills, freezes: 
             book.asked_again(),
         ));
     }
-}
-
-/// The platform's own probes may still be under way.
-async fn until_all_ended(stage: &Stage) {
-    let began = Instant::now();
-    while began.elapsed() < Duration::from_secs(60) {
-        let open: sqlx::Result<i64> = sqlx::query_scalar("select count(*) from task where ended_at is null")
-            .fetch_one(stage.fleet.app.db.read())
-            .await;
-        if matches!(open, Ok(0)) {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(200)).await;
-    }
-}
-
-/// How often a node was taken for silent.
-async fn called_stale(stage: &Stage) -> sqlx::Result<u64> {
-    let count: i64 = sqlx::query_scalar("select count(*) from audit where action = 'node.stale' and outcome = 'ok'")
-        .fetch_one(stage.fleet.app.db.read())
-        .await?;
-    Ok(count.unsigned_abs())
-}
-
-/// Every task that there ever was: it has an end, one result has landed for it, and it is the only one of its operation but
-/// for those that were never begun.
-async fn landed(stage: &Stage, history: &mut History) -> anyhow::Result<()> {
-    let read = stage.fleet.app.db.read();
-    let tasks: Vec<(Uuid, Uuid, bool, bool)> = sqlx::query_as(
-        "select id, op_id, ended_at is not null, state in ('failed', 'expired') and started_at is null from task",
-    )
-    .fetch_all(read)
-    .await?;
-    let landed: Vec<(String, i64)> = sqlx::query_as(
-        "select target_id, count(*) from audit where action = 'task.result' and outcome = 'ok' group by target_id",
-    )
-    .fetch_all(read)
-    .await?;
-    let landed: BTreeMap<String, i64> = landed.into_iter().collect();
-    for (task, op, ended, never_begun) in tasks {
-        let (task, op) = (TaskId::from(task), OpId::from(op));
-        let (results, issues) = (format!("result of {task}"), format!("tasks of {op}"));
-        for what in [What::Invoke, What::Effect, What::Ok] {
-            if !never_begun {
-                history.put(issues.clone(), what);
-            }
-        }
-        history.put(results.clone(), What::Invoke);
-        for _ in 0..landed.get(&task.to_string()).copied().unwrap_or(0) {
-            history.put(results.clone(), What::Effect);
-        }
-        if ended {
-            history.put(results, What::Ok);
-        }
-    }
-    Ok(())
 }

@@ -29,6 +29,7 @@ use crate::platform::ask_freely;
 use crate::proxy::{Counts, Policy, Proxy, Speech};
 use crate::replica::{Listens, Replica, Settings, listens};
 use crate::simnode::{NodeDir, SimNode};
+use crate::slots::approve_all;
 
 /// What a useradd takes, about: long enough to be killed in the middle of it.
 const CHANGE_TAKES_MS: u64 = 20;
@@ -45,6 +46,8 @@ pub struct Ground {
     pub owner_url: String,
     pub app_url: String,
     pub nodes: usize,
+    /// The last ones of them are rented out as slices, the others whole.
+    pub slice_nodes: usize,
     pub replicas: usize,
     /// A node silent for so many seconds is stale.
     pub stale_s: u64,
@@ -61,6 +64,7 @@ pub struct Roads {
 
 pub struct Stage {
     pub nodes: Vec<(NodeId, SimNode)>,
+    pub slice_nodes: usize,
     pub replicas: Vec<Replica>,
     pub roads: Roads,
     /// As a person's tools, over their road.
@@ -95,6 +99,7 @@ impl Stage {
         let api = Api::new(&format!("http://{}", roads.people.address), &admin.secret.reveal())?;
         let mut this = Self {
             nodes: Vec::new(),
+            slice_nodes: ground.slice_nodes,
             replicas,
             roads,
             api,
@@ -105,20 +110,31 @@ impl Stage {
             tracker,
         };
         for n in 0..ground.nodes {
-            let node = this.node(ground, &format!("n{n}")).await?;
+            let mode = match n + ground.slice_nodes < ground.nodes {
+                true => NodeMode::Machine,
+                false => NodeMode::Slice,
+            };
+            let node = this.node(ground, &format!("n{n}"), mode).await?;
             this.nodes.push(node);
         }
         for (id, node) in &this.nodes {
             until_ready(&this.api, *id, &node.name).await?;
         }
+        for (id, _) in &this.nodes[this.machines()..] {
+            approve_all(&this.api, *id).await?;
+        }
         Ok(this)
     }
 
     /// A node of its own, enrolled and started.
-    async fn node(&self, ground: &Ground, name: &str) -> anyhow::Result<(NodeId, SimNode)> {
+    async fn node(&self, ground: &Ground, name: &str, mode: NodeMode) -> anyhow::Result<(NodeId, SimNode)> {
+        let profile = match mode {
+            NodeMode::Machine => Profile::Cpu,
+            NodeMode::Slice => Profile::H100x8,
+        };
         let body = NodeCreate {
             name: name.to_owned(),
-            mode: Some(NodeMode::Machine),
+            mode: Some(mode),
             board_serial: None,
         };
         let began = Instant::now();
@@ -131,13 +147,13 @@ impl Stage {
             }
         };
         let dir = NodeDir::new(ground.dir.join(name))?;
-        SimNode::enrol(&dir, Profile::Cpu, &enrolment.token)?;
+        SimNode::enrol(&dir, profile, &enrolment.token)?;
         let odd = Odd {
             takes_ms: CHANGE_TAKES_MS,
             planted: ground.planted,
             ..Odd::default()
         };
-        let node = SimNode::odd(&ground.exe, name, dir, Profile::Cpu, odd);
+        let node = SimNode::odd(&ground.exe, name, dir, profile, odd);
         Ok((enrolment.node.id, node))
     }
 
@@ -146,6 +162,11 @@ impl Stage {
         for road in [&self.roads.agents, &self.roads.workers, &self.roads.people] {
             road.set(policy);
         }
+    }
+
+    /// How many of the nodes, the first ones, are rented out whole.
+    pub fn machines(&self) -> usize {
+        self.nodes.len().saturating_sub(self.slice_nodes)
     }
 
     /// The clock of the whole control plane jumps. That of the nodes is right.

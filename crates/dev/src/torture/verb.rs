@@ -32,6 +32,9 @@ pub struct Torture {
     pub seed: u64,
     #[arg(long, default_value_t = 6)]
     pub nodes: usize,
+    /// Of these, so many are rented out as slices
+    #[arg(long, default_value_t = 2)]
+    pub slice_nodes: usize,
     /// On average so many milliseconds between two kills on one node
     #[arg(long, default_value_t = 1200)]
     pub kill_every_ms: u64,
@@ -84,6 +87,7 @@ pub fn verb(torture: &Torture) -> anyhow::Result<ExitCode> {
             owner_url: database.owner_url(),
             app_url: database.app_url(),
             nodes: torture.nodes,
+            slice_nodes: torture.slice_nodes,
             replicas: 2,
             stale_s: STALE_S,
             planted: torture.planted,

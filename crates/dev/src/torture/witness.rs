@@ -26,6 +26,25 @@ pub(super) const MOVES: [&str; 10] = [
 pub(super) const IN: [&str; 3] = ["ensure_account", "ensure_home", "ensure_keys"];
 pub(super) const OUT: [&str; 3] = ["ensure_locked", "ensure_no_files", "ensure_no_account"];
 
+/// What renting a slice makes of a host, once each: in, then out. Other differences may be made again by whoever goes on
+/// after a kill, as a wipe is.
+pub(super) const SLICE_IN: [&str; 3] = ["ensure_dir", "ensure_port", "ensure_running"];
+pub(super) const SLICE_OUT: [&str; 3] = ["ensure_no_port", "ensure_no_machine", "ensure_no_dir"];
+
+/// The name of the VM of a renter; those of tenants begin otherwise.
+pub(super) fn vm_name(renter: u64) -> String {
+    format!("s{renter}")
+}
+
+/// Whose verb is it that is judged, a tenant's or a slice's? None: it is another's, or not judged.
+fn judged(verb: &str, subject: &str) -> bool {
+    let numbered = |first: char| {
+        let number = subject.strip_prefix(first);
+        number.is_some_and(|number| number.parse::<u64>().is_ok())
+    };
+    numbered('t') || (numbered('s') && (SLICE_IN.contains(&verb) || SLICE_OUT.contains(&verb)))
+}
+
 /// Are both moves of moving in, or both of moving out?
 pub(super) fn same_task(one: u32, other: u32) -> bool {
     let moves_in = |order: u32| (order as usize) < IN.len();
@@ -95,6 +114,9 @@ impl Witness {
     }
 
     fn effect(&self, effect: Effect, history: &mut History) {
+        if !judged(&effect.verb, &effect.tenant) {
+            return;
+        }
         history.put(Self::key(&self.name, &effect.tenant, &effect.verb), What::Effect);
         // A mark on an account is no coming and going: who has which uid is.
         let uids = |accounts: &Accounts| {
@@ -128,6 +150,9 @@ impl Witness {
             };
             let order = MOVES.iter().position(|verb| *verb == touch.verb);
             let order = u32::try_from(order.unwrap_or(MOVES.len()))?;
+            if !touch.name.starts_with('t') {
+                continue;
+            }
             let key = format!("{}/{}", self.name, touch.name);
             history.put(
                 key,

@@ -42,6 +42,7 @@ fn ground(db: &TestDb, nodes: usize) -> Ground {
         owner_url: db.owner_url(),
         app_url: db.app_url(),
         nodes,
+        slice_nodes: 0,
         replicas: 2,
         stale_s: STALE_S,
         planted: None,

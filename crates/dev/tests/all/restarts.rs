@@ -33,6 +33,7 @@ fn ground(dir: &Path, owner_url: String, app_url: String) -> Ground {
         owner_url,
         app_url,
         nodes: 2,
+        slice_nodes: 0,
         replicas: 2,
         stale_s: STALE_S,
         planted: None,

@@ -26,6 +26,7 @@ async fn an_api_that_stands_still_loses_nothing_and_no_node_is_called_stale() {
         owner_url: db.owner_url(),
         app_url: db.app_url(),
         nodes: 3 + IDLE,
+        slice_nodes: 0,
         replicas: 2,
         stale_s: STALE_S,
         planted: None,

@@ -16,7 +16,7 @@ const TASKS: u64 = 150;
 const KILLS: u64 = 80;
 const FREEZES: u64 = 3;
 
-async fn tortured(name: &str, wish: &Wish, nodes: usize, planted: Option<Planted>) -> Outcome {
+async fn tortured(name: &str, wish: &Wish, (nodes, slice_nodes): (usize, usize), planted: Option<Planted>) -> Outcome {
     let db = TestDb::new().await;
     let dir = std::env::temp_dir().join(format!("{name}-{}", db.name()));
     let ground = Ground {
@@ -25,6 +25,7 @@ async fn tortured(name: &str, wish: &Wish, nodes: usize, planted: Option<Planted
         owner_url: db.owner_url(),
         app_url: db.app_url(),
         nodes,
+        slice_nodes,
         replicas: 2,
         stale_s: STALE_S,
         planted,
@@ -45,11 +46,12 @@ async fn nothing_is_lost_doubled_or_falsely_complete_while_everything_is_killed(
         kills: KILLS,
         at_least: Duration::from_secs(90),
         kill_every: Duration::from_millis(900),
+        renters: 3,
         freezes: FREEZES,
         freeze_every: Duration::from_secs(6),
         ..Wish::default()
     };
-    let outcome = tortured("torture", &wish, 4, None).await;
+    let outcome = tortured("torture", &wish, (4, 1), None).await;
     let report = outcome.report(&wish);
     assert!(report.ok(), "{:#?}", outcome.violations);
     // Every tenant made three differences and took three away, and all of them were seen.
@@ -68,7 +70,7 @@ async fn an_executor_that_forgets_its_journal_is_found_out() {
         freezes: 0,
         ..Wish::default()
     };
-    let outcome = tortured("forgets", &wish, 1, Some(Planted::NoJournal)).await;
+    let outcome = tortured("forgets", &wish, (1, 0), Some(Planted::NoJournal)).await;
     let report = outcome.report(&wish);
     // Every life but the first begins without a memory.
     assert!(!report.ok() && outcome.found(Kind::Doubled) > 0, "{outcome:#?}");
@@ -77,13 +79,15 @@ async fn an_executor_that_forgets_its_journal_is_found_out() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_executor_that_only_says_so_is_found_out() {
     let wish = Wish {
-        tasks: 8,
+        tasks: 24,
         kills: 0,
         loss_pct: 0,
         freezes: 0,
         ..Wish::default()
     };
-    let outcome = tortured("says-so", &wish, 1, Some(Planted::NoEffects)).await;
+    let outcome = tortured("says-so", &wish, (2, 1), Some(Planted::NoEffects)).await;
     // In every case: the tenant was told, and the host knows nothing of it.
     assert!(outcome.found(Kind::FalselyComplete) >= 4, "{outcome:#?}");
+    let slices = outcome.violations.iter().filter(|found| found.key.contains("/s"));
+    assert!(slices.count() > 0 && outcome.slice_tasks > 0, "{outcome:#?}");
 }
