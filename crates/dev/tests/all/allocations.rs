@@ -4,6 +4,7 @@
 mod again;
 mod apart;
 pub(crate) mod events;
+mod every_state;
 mod late_repair;
 mod machines;
 mod matrix;
