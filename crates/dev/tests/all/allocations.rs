@@ -16,18 +16,21 @@ mod races;
 mod standstill;
 mod strangers;
 mod tenants;
+mod undo_kills;
 mod used_time;
 mod uses;
 mod walk;
 mod ways_back;
 mod worker_kills;
 
+use std::path::Path;
+
 use base::testing::eventually;
 use dev::api::Api;
-use dev::simnode::SimNode;
+use dev::simnode::{NodeDir, SimNode};
 use dev::slots::approve_all;
 use dev::town::Town;
-use host::pretend::Profile;
+use host::pretend::{Pretend, Profile, State};
 use model::api::{AllocationCreate, AllocationView, SlotView, TransitionView};
 use model::id::{AllocationId, NodeId};
 use model::state::{AllocationState, NodeMode, SlotState};
@@ -141,6 +144,18 @@ impl Market {
             sim
         });
         let sim = stopped.await.expect("stops");
+        Self { town, node, sim }
+    }
+
+    /// Stops the host, changes it behind everybody's back, and starts it again.
+    pub(crate) async fn meddle(self, host: &str, change: impl FnOnce(&mut State)) -> Self {
+        let Self { town, node, .. } = self.unplug().await;
+        let dir = NodeDir::new(town.dir().join(host)).expect("its directory");
+        let pretended = Pretend::in_directory(Profile::H100x8, &dir.host()).expect("its host");
+        pretended.meddle(change);
+        pretended.reboot().expect("written down");
+        drop(pretended);
+        let sim = SimNode::start(Path::new(EXE), host, dir, Profile::H100x8);
         Self { town, node, sim }
     }
 

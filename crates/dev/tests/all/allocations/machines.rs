@@ -5,9 +5,6 @@ use model::api::{NodeView, SkuCreate, SkuKind, SkuView, TaskView};
 use model::signal::Code;
 use model::state::{NodeState, TaskState};
 
-use dev::simnode::{NodeDir, SimNode};
-use host::pretend::{Pretend, State};
-
 use super::*;
 
 const SKU: &str = "machine.h100.8";
@@ -192,18 +189,6 @@ pub(super) async fn asked(market: &Market) -> Vec<(String, Option<i64>)> {
         .expect("tasks")
 }
 
-/// Stops the host, changes it behind everybody's back, and starts it again.
-async fn meddle(market: Market, change: impl FnOnce(&mut State)) -> Market {
-    let Market { town, node, .. } = market.unplug().await;
-    let dir = NodeDir::new(town.dir().join("m")).expect("its directory");
-    let host = Pretend::in_directory(Profile::H100x8, &dir.host()).expect("its host");
-    host.meddle(change);
-    host.reboot().expect("written down");
-    drop(host);
-    let sim = SimNode::start(std::path::Path::new(EXE), "m", dir, Profile::H100x8);
-    Market { town, node, sim }
-}
-
 /// Until its node's lists have shown exactly this, twice on end.
 async fn until_differs(market: &Market, codes: &[Code]) -> NodeView {
     eventually(&format!("{codes:?}"), async || {
@@ -227,11 +212,12 @@ async fn an_account_that_is_nobodys_and_one_that_is_gone_are_told() {
     until_differs(&market, &[]).await;
     let (stranger, uid) = (AllocationId::new(), 20_555);
     let mut away = None;
-    let market = meddle(market, |state| {
-        away = state.accounts.remove("tenant");
-        state.records.insert(uid, ("mallory".to_owned(), stranger));
-    })
-    .await;
+    let market = market
+        .meddle("m", |state| {
+            away = state.accounts.remove("tenant");
+            state.records.insert(uid, ("mallory".to_owned(), stranger));
+        })
+        .await;
     assert!(away.is_some(), "there was an account to take away");
     let node = until_differs(&market, &[Code::AccountOrphaned, Code::AccountLost]).await;
     let differences = node.held.expect("shown").differences;
@@ -245,13 +231,14 @@ async fn an_account_that_is_nobodys_and_one_that_is_gone_are_told() {
     );
     assert!(differences[1].verb.contains("force-release"), "{differences:?}");
     assert!(node.waiting.is_some(), "and the node says so");
-    let market = meddle(market, |state| {
-        state
-            .accounts
-            .extend(away.map(|account| ("tenant".to_owned(), account)));
-        state.records.remove(&uid);
-    })
-    .await;
+    let market = market
+        .meddle("m", |state| {
+            state
+                .accounts
+                .extend(away.map(|account| ("tenant".to_owned(), account)));
+            state.records.remove(&uid);
+        })
+        .await;
     until_differs(&market, &[]).await;
     market.verb(made.id, "release").await;
     market.until(made.id, AllocationState::Released).await;

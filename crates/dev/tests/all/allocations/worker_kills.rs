@@ -34,10 +34,91 @@ async fn connect(market: &Market) -> PgConnection {
     PgConnection::connect(&url).await.expect("the owner")
 }
 
-/// How many writes stand at the gate, and on which connections.
+pub(super) async fn build(market: &Market) -> PgConnection {
+    let mut owner = connect(market).await;
+    sqlx::raw_sql(HOLD)
+        .execute(&mut owner)
+        .await
+        .expect("the gate is built");
+    owner
+}
+
+/// For as long as this connection is there.
+pub(super) async fn shut(market: &Market) -> PgConnection {
+    let mut gate = connect(market).await;
+    sqlx::query("select pg_advisory_lock($1)")
+        .bind(GATE)
+        .execute(&mut gate)
+        .await
+        .expect("the gate is shut");
+    gate
+}
+
+/// Its n-th write will stop at the gate.
+pub(super) async fn stops_at(owner: &mut PgConnection, id: AllocationId, n: i64) {
+    sqlx::query("insert into held_write values ($1, $2) on conflict (allocation_id) do update set n = excluded.n")
+        .bind(id.uuid())
+        .bind(n)
+        .execute(owner)
+        .await
+        .expect("it will be held");
+}
+
+pub(super) async fn until_at_the_gate(market: &Market, many: usize) -> Vec<i32> {
+    eventually("every one of them stands at its write", async || {
+        let waiting = at_the_gate(market).await;
+        (waiting.len() == many).then_some(waiting.clone()).ok_or(waiting.len())
+    })
+    .await
+}
+
+/// Its journal has so many records.
+pub(super) async fn until_written(market: &Market, id: AllocationId, many: i64) {
+    eventually(&format!("{many} records are written"), async || {
+        let written: i64 = sqlx::query_scalar(
+            "select count(*) from workflow_step s join workflow w on w.id = s.workflow_id where w.allocation_id = $1",
+        )
+        .bind(id.uuid())
+        .fetch_one(market.town.platform.apps[0].db.read())
+        .await
+        .expect("a journal");
+        (written == many).then_some(()).ok_or(written)
+    })
+    .await;
+}
+
+/// The worker is killed with these writes at the gate, which land or are lost; then another is there.
+pub(super) async fn dies_at(
+    market: &Market,
+    worker: &Kept,
+    gate: PgConnection,
+    stops: &[(AllocationId, i64)],
+    landed: bool,
+) {
+    let waiting = until_at_the_gate(market, stops.len()).await;
+    if !landed {
+        for pid in waiting {
+            let ended: bool = sqlx::query_scalar("select pg_terminate_backend($1)")
+                .bind(pid)
+                .fetch_one(market.town.platform.apps[0].db.bookkeeping())
+                .await
+                .expect("ended");
+            assert!(ended);
+        }
+    }
+    worker.hold();
+    gate.close().await.expect("the gate is open");
+    for (id, n) in stops {
+        until_written(market, *id, if landed { *n } else { n - 1 }).await;
+    }
+    worker.release();
+}
+
+/// The connections whose writes stand at the gate.
 async fn at_the_gate(market: &Market) -> Vec<i32> {
     sqlx::query_scalar(
-        "select pid from pg_locks where locktype = 'advisory' and objid = $1::bigint::oid and not granted",
+        "select l.pid from pg_locks l join pg_database d on d.oid = l.database
+         where l.locktype = 'advisory' and l.objid = $1::bigint::oid and not l.granted and d.datname = current_database()",
     )
     .bind(GATE)
     .fetch_all(market.town.platform.apps[0].db.read())
@@ -45,7 +126,7 @@ async fn at_the_gate(market: &Market) -> Vec<i32> {
     .expect("locks")
 }
 
-async fn tasks(market: &Market, id: AllocationId, task_type: TaskType) -> i64 {
+pub(super) async fn tasks(market: &Market, id: AllocationId, task_type: TaskType) -> i64 {
     let op = model::id::derive_op(id, task_type.as_str(), 1);
     sqlx::query_scalar("select count(*) from task where op_id = $1")
         .bind(op.uuid())
@@ -58,23 +139,13 @@ async fn tasks(market: &Market, id: AllocationId, task_type: TaskType) -> i64 {
 async fn killed(market: &Market, worker: &Kept, landed: bool) {
     let mut owner = connect(market).await;
     let round = if landed { "landed" } else { "lost" };
-    let mut gate = connect(market).await;
-    sqlx::query("select pg_advisory_lock($1)")
-        .bind(GATE)
-        .execute(&mut gate)
-        .await
-        .expect("the gate is shut");
+    let gate = shut(market).await;
     // Nobody takes anything up before it is known where to stop.
     worker.hold();
     let mut made = Vec::new();
     for n in 1..=WRITES {
         let one = market.rents(&format!("{round}-{n}")).await;
-        sqlx::query("insert into held_write values ($1, $2)")
-            .bind(one.id.uuid())
-            .bind(n)
-            .execute(&mut owner)
-            .await
-            .expect("it will be held");
+        stops_at(&mut owner, one.id, n).await;
         made.push(one.id);
     }
     worker.release();
@@ -83,30 +154,8 @@ async fn killed(market: &Market, worker: &Kept, landed: bool) {
         market.until(*id, AllocationState::Active).await;
         market.verb(*id, "release").await;
     }
-    let waiting = eventually("every one of them stands at its write", async || {
-        let waiting = at_the_gate(market).await;
-        (waiting.len() as i64 == WRITES)
-            .then_some(waiting.clone())
-            .ok_or(waiting.len())
-    })
-    .await;
-    if !landed {
-        for pid in waiting {
-            let ended: bool = sqlx::query_scalar("select pg_terminate_backend($1)")
-                .bind(pid)
-                .fetch_one(market.town.platform.apps[0].db.bookkeeping())
-                .await
-                .expect("ended");
-            assert!(ended);
-        }
-    }
-    let starts = worker.starts();
-    assert!(worker.kill(), "it was alive");
-    gate.close().await.expect("the gate is open");
-    eventually("another one is there", async || {
-        (worker.starts() > starts).then_some(()).ok_or(())
-    })
-    .await;
+    let stops: Vec<_> = made.iter().copied().zip(1..).collect();
+    dies_at(market, worker, gate, &stops, landed).await;
     for id in &made {
         let seen = market.shows(*id).await;
         if seen.state != AllocationState::Released {
@@ -132,11 +181,7 @@ async fn killed(market: &Market, worker: &Kept, landed: bool) {
 async fn a_worker_may_die_at_every_write_of_its_journal() {
     let market = Market::open().await;
     market.town.platform.retire_worker();
-    let mut owner = connect(&market).await;
-    sqlx::raw_sql(HOLD)
-        .execute(&mut owner)
-        .await
-        .expect("the gate is built");
+    build(&market).await;
     let mut worker = apart::worker(&market, "given.json").await;
     killed(&market, &worker, true).await;
     killed(&market, &worker, false).await;
