@@ -155,6 +155,16 @@ pub async fn waits_no_more(change: &mut Change, row: &AllocationRow) -> sqlx::Re
     Ok(())
 }
 
+/// What took too long has come to its end after all.
+pub async fn stuck_no_more(change: &mut Change, row: &AllocationRow) -> sqlx::Result<()> {
+    let cleared = sqlx::query(
+        "update allocation set stuck_since = null, stuck_code = null, stuck_at = null, version = version + 1 where id = $1",
+    );
+    cleared.bind(row.id).execute(change.conn()).await?;
+    change.wake(Topic::Progress);
+    Ok(())
+}
+
 /// Nobody can go on without a person.
 pub async fn stuck(change: &mut Change, row: &AllocationRow, code: Code, at_step: &str) -> Answer<()> {
     let at: Timestamp = change.at();

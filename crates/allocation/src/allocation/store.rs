@@ -51,6 +51,7 @@ pub struct AllocationRow {
     pub stuck_since: Option<OffsetDateTime>,
     pub stuck_code: Option<String>,
     pub stuck_at: Option<String>,
+    pub retried_at: Option<OffsetDateTime>,
     pub cancel_asked_at: Option<OffsetDateTime>,
     pub forced: bool,
     pub code: Option<String>,
@@ -147,7 +148,7 @@ macro_rules! select_allocation {
                     a.rate_micro_per_hour, a.currency, a.creator_id, u.name as creator_name, a.request, a.node_id,
                     n.name as node_name, n.state as node_state, n.state_since as node_state_since, n.simulated,
                     a.intent_sha256, a.generation, a.state, a.state_since, a.state_reason, a.correlation_id, a.deadline_at,
-                    a.ends_at, a.waiting_since, a.waiting_code, a.stuck_since, a.stuck_code, a.stuck_at, a.cancel_asked_at,
+                    a.ends_at, a.waiting_since, a.waiting_code, a.stuck_since, a.stuck_code, a.stuck_at, a.retried_at, a.cancel_asked_at,
                     a.forced, a.code, a.detail, a.power, a.power_wanted, a.power_task,
                     (select jsonb_build_object('state', t.state, 'code', t.code, 'detail', t.detail, 'since_ms',
                             floor(extract(epoch from coalesce(t.ended_at, t.created_at)) * 1000)::bigint)

@@ -163,11 +163,13 @@ pub async fn retry(fleet: &Fleet, principal: &Principal, id: AllocationId) -> An
     }
     let deadline = moves::deadline(&mut change, &row, row.state()?).await?;
     sqlx::query(
-        "update allocation set stuck_since = null, stuck_code = null, stuck_at = null, deadline_at = $2, version = version + 1
+        "update allocation set stuck_since = null, stuck_code = null, stuck_at = null, deadline_at = $2, retried_at = $3,
+             version = version + 1
          where id = $1",
     )
     .bind(row.id)
     .bind(deadline)
+    .bind(OffsetDateTime::from(change.at()))
     .execute(change.conn())
     .await?;
     journal::retry(&mut change, id).await?;

@@ -47,9 +47,10 @@ pub(super) async fn whole(fleet: &Fleet, row: AllocationRow) -> Answer<Allocatio
         AllocationState::Released => store::wiped(fleet.app.db.bookkeeping(), row.id()).await?,
         _ => Vec::new(),
     };
+    let retried = row.retried_at.map(Timestamp::from);
     let mut view = brief(fleet.app.clock.now(), row)?;
     view.revision = revision;
-    view.phases = phases_of(tasks.last())?;
+    view.phases = phases_of(tasks.last(), retried)?;
     view.wiped = wiped.into_iter().map(|row| row.view()).collect();
     Ok(view)
 }
@@ -68,21 +69,29 @@ fn asked(row: &AllocationRow, state: AllocationState) -> Answer<Option<AskedView
     }))
 }
 
-fn phases_of(task: Option<&TaskRow>) -> Answer<Vec<PhaseView>> {
-    match task {
-        Some(task) => Ok(fleet::task::view(task.clone())?.phases),
-        None => Ok(Vec::new()),
+/// The phases of a task. One that was late when somebody wanted it tried again has its time from then on.
+fn phases_of(task: Option<&TaskRow>, retried: Option<Timestamp>) -> Answer<Vec<PhaseView>> {
+    let Some(task) = task else {
+        return Ok(Vec::new());
+    };
+    let mut phases = fleet::task::view(task.clone())?.phases;
+    for phase in &mut phases {
+        if let (Some(deadline), Some(within_s), Some(retried)) = (&mut phase.deadline_at, phase.within_s, retried) {
+            *deadline = retried.plus_s(i64::from(within_s)).max(*deadline);
+        }
     }
+    Ok(phases)
 }
 
 pub(super) async fn phases(fleet: &Fleet, row: &AllocationRow) -> Answer<AllocationPhases> {
     let tasks = work_of(fleet, row).await?;
     let [makes, takes_away] = store::work_of(row.kind()?);
+    let retried = row.retried_at.map(Timestamp::from);
     let last = |wanted: TaskType| tasks.iter().rev().find(|task| task.task_type == wanted.as_str());
     Ok(AllocationPhases {
         allocation_id: row.id(),
-        provision: phases_of(last(makes))?,
-        release: phases_of(last(takes_away))?,
+        provision: phases_of(last(makes), retried)?,
+        release: phases_of(last(takes_away), retried)?,
     })
 }
 

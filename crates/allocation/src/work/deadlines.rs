@@ -1,4 +1,6 @@
-//! Deadlines: what is late is seen, and what has had its time is released.
+//! Deadlines: what is late is seen, as a whole or in one phase, and what has had its time is released.
+
+mod phases;
 
 use std::time::Duration;
 
@@ -20,6 +22,8 @@ pub(super) async fn run(worker: Worker) {
     while worker.running(tokio::time::sleep(EVERY)).await {
         for (what, done) in [
             ("late allocations", late(&worker).await),
+            ("late phases", phases::late(&worker).await),
+            ("phases that were late", phases::over(&worker).await),
             ("expired allocations", expired(&worker).await),
         ] {
             if let Err(error) = done {

@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use crate::failure::Failure;
+use crate::output::column::time_at;
 #[cfg(test)]
 use crate::output::column::{Kind, View, col};
 use crate::output::{Format, Out, column, text};
@@ -14,6 +15,9 @@ pub(crate) const PHASES: View = View {
         col("state", "state", Kind::Text),
         col("took", "took_ms", Kind::Text),
         col("progress", "progress", Kind::Text),
+        col("within", "within_s", Kind::Text),
+        col("since", "since", Kind::Since),
+        col("deadline", "deadline_at", Kind::Until),
     ],
     key: "name",
 };
@@ -50,6 +54,18 @@ fn far(phase: &Value) -> String {
     }
 }
 
+/// How far it is and since when, and how long that may be before somebody is told.
+fn standing(out: &Out, phase: &Value) -> String {
+    let (Some(since), Some(deadline)) = (time_at(phase, "since"), time_at(phase, "deadline_at")) else {
+        return far(phase);
+    };
+    let age = text::age(out.now().since_ms(since));
+    let of = text::age(deadline.since_ms(since));
+    format!("{} for {age}, {of} at most", far(phase))
+        .trim_start()
+        .to_owned()
+}
+
 pub(crate) fn show(out: &mut Out, task: &Value) -> Result<(), Failure> {
     let all = phases(task);
     if !matches!(out.format, Format::Table | Format::Tsv) {
@@ -63,10 +79,17 @@ pub(crate) fn show(out: &mut Out, task: &Value) -> Result<(), Failure> {
                 let took = took.map(|ms| ms.to_string()).unwrap_or_default();
                 let bytes = |place: &str| phase.pointer(place).map(Value::to_string).unwrap_or_default();
                 let (done, of) = (bytes("/progress/done_bytes"), bytes("/progress/of_bytes"));
-                format!("phase\t{}\t{name}\t{state}\t{took}\t{done}\t{of}", at + 1)
+                let (since, deadline) = (
+                    text::plain(word(phase, "since")),
+                    text::plain(word(phase, "deadline_at")),
+                );
+                format!(
+                    "phase\t{}\t{name}\t{state}\t{took}\t{done}\t{of}\t{since}\t{deadline}",
+                    at + 1
+                )
             }
             _ => {
-                let took = took.map_or_else(|| far(phase), text::span);
+                let took = took.map_or_else(|| standing(out, phase), text::span);
                 format!(" {:>2}/{} {name:<25}{:<9}{took:>7}", at + 1, all.len(), mark(&state))
                     .trim_end()
                     .to_owned()

@@ -165,18 +165,25 @@ async fn phases_stand_in_their_order_with_their_times() {
     shown["phases"] = json!([
         {"name": "lease_acquire", "state": "done", "took_ms": 3},
         {"name": "image_stat_download", "state": "running", "took_ms": null,
-         "progress": {"done_bytes": 3 << 20, "of_bytes": 300 << 20}},
+         "progress": {"done_bytes": 3 << 20, "of_bytes": 300 << 20}, "within_s": 7200,
+         "since": "2020-01-01T00:00:00Z", "deadline_at": "2020-01-01T02:00:00Z"},
         {"name": "performance_probe", "state": "waiting", "took_ms": null},
     ]);
     let server = Server::start(move |_: &Asked, _| Answer::Json(200, shown.clone())).await;
     let words = ["task", "show", "task_0000000000000000000000000g"];
     let said = gpuaas(&words).at(&server.url).on_a_terminal().run(&home).await;
-    let table = "  1/3 lease_acquire            ✓            3ms\n  2/3 image_stat_download      … now    3 MiB of 300 MiB\n  3/3 performance_probe        ·\n";
-    assert!(said.out.ends_with(table), "{}", said.out);
+    let table = "  1/3 lease_acquire            ✓            3ms\n  2/3 image_stat_download      … now    3 MiB of 300 MiB for ";
+    let rest = said.out.split(table).nth(1).expect("the phases");
+    // How old it is by now is the clock's affair.
+    assert!(
+        rest.ends_with("d, 2h at most\n  3/3 performance_probe        ·\n"),
+        "{}",
+        said.out
+    );
     let said = gpuaas(&words).at(&server.url).run(&home).await;
     assert!(
         said.out.ends_with(
-            "phase\t1\tlease_acquire\tdone\t3\t\t\nphase\t2\timage_stat_download\trunning\t\t3145728\t314572800\nphase\t3\tperformance_probe\twaiting\t\t\t\n"
+            "phase\t1\tlease_acquire\tdone\t3\t\t\t\t\nphase\t2\timage_stat_download\trunning\t\t3145728\t314572800\t2020-01-01T00:00:00Z\t2020-01-01T02:00:00Z\nphase\t3\tperformance_probe\twaiting\t\t\t\t\t\n"
         ),
         "{}",
         said.out

@@ -5,6 +5,7 @@ mod again;
 mod apart;
 pub(crate) mod events;
 mod every_state;
+mod late_phases;
 mod late_repair;
 mod machines;
 mod matrix;

@@ -392,6 +392,7 @@ fn queued(node: &NodeRow, payload: &TaskPayload, keyid: String, payload_sha256: 
         payload_sha256: payload_sha256.as_bytes().to_vec(),
         state: TaskState::Queued.as_str().to_owned(),
         phase: None,
+        phase_since: None,
         done_bytes: None,
         of_bytes: None,
         fence: None,

@@ -200,7 +200,7 @@ macro_rules! land {
         concat!(
             $also,
             "update task set state = $2, code = $3, detail = $4, started_at = coalesce(started_at, $5), ended_at = $6,
-                 timings = $7, undone = $8, output = $9, result = $10, phase = null, version = version + 1
+                 timings = $7, undone = $8, output = $9, result = $10, phase = null, phase_since = null, version = version + 1
              where id = $1"
         )
     };

@@ -27,6 +27,7 @@ pub struct TaskRow {
     pub payload_sha256: Vec<u8>,
     pub state: String,
     pub phase: Option<String>,
+    pub phase_since: Option<OffsetDateTime>,
     pub done_bytes: Option<i64>,
     pub of_bytes: Option<i64>,
     pub fence: Option<i64>,
@@ -73,7 +74,7 @@ macro_rules! select_task {
     ($more:literal, $from:expr) => {
         concat!(
             "select t.id, t.op_id, t.node_id, n.name as node_name, n.simulated, n.state as node_state, n.state_reason as node_state_reason, t.node_epoch, t.task_type, t.keyid, t.payload_sha256,
-                    t.state, t.phase, t.done_bytes, t.of_bytes, t.fence, t.cancel_at, t.actor_ref, t.correlation_id, t.created_at, t.start_by,
+                    t.state, t.phase, t.phase_since, t.done_bytes, t.of_bytes, t.fence, t.cancel_at, t.actor_ref, t.correlation_id, t.created_at, t.start_by,
                     t.dispatched_at, t.started_at, t.ended_at, t.lease_until, t.code, t.detail, t.timings, t.undone,
                     t.output, t.result, t.version",
             $more,

@@ -3,7 +3,8 @@
 use base::http::Answer;
 use model::api::{PhaseState, PhaseView, TaskView, Waiting};
 use model::state::{NodeState, TaskState};
-use model::task::TaskType;
+use model::task::{Phase, TaskType};
+use model::time::Timestamp;
 
 use super::TaskRow;
 
@@ -41,6 +42,7 @@ pub fn view(row: TaskRow) -> Answer<TaskView> {
 fn phases(row: &TaskRow, state: TaskState) -> Vec<PhaseView> {
     let names = row.task_type.parse::<TaskType>().map_or(&[][..], TaskType::phases);
     let undone: Vec<String> = serde_json::from_value(row.undone.clone()).unwrap_or_default();
+    let since = row.phase_since.map(Timestamp::from);
     let took = |name: &str| {
         row.timings
             .get(format!("{name}_ms"))
@@ -49,13 +51,14 @@ fn phases(row: &TaskRow, state: TaskState) -> Vec<PhaseView> {
     let begun = |name: &str| took(name).is_some() || undone.iter().any(|step| step == name);
     let failed = names
         .iter()
-        .rposition(|name| begun(name))
+        .rposition(|phase| begun(phase.name))
         .filter(|_| state.is_end() && state != TaskState::Succeeded);
     let current = row
         .phase
         .as_deref()
-        .and_then(|phase| names.iter().position(|name| *name == phase));
-    let of = |(at, name): (usize, &&str)| {
+        .and_then(|phase| names.iter().position(|known| known.name == phase));
+    let of = |(at, phase): (usize, &Phase)| {
+        let name = phase.name;
         let is = match (state.is_end(), current) {
             // Whoever took it back knows: nothing has failed.
             (true, _) if failed == Some(at) && state == TaskState::Cancelled => PhaseState::Cancelled,
@@ -67,10 +70,15 @@ fn phases(row: &TaskRow, state: TaskState) -> Vec<PhaseView> {
             (true | false, _) => PhaseState::Waiting,
         };
         PhaseView {
-            name: (*name).to_owned(),
+            name: name.to_owned(),
             state: is,
             took_ms: took(name),
             progress: row.progress().filter(|_| is == PhaseState::Running),
+            within_s: Some(phase.within_s),
+            since: since.filter(|_| is == PhaseState::Running),
+            deadline_at: since
+                .filter(|_| is == PhaseState::Running)
+                .map(|since| since.plus_s(i64::from(phase.within_s))),
         }
     };
     names.iter().enumerate().map(of).collect()
@@ -128,7 +136,7 @@ mod tests {
     /// A provisioning that has come into its second phase.
     fn row(state: TaskState) -> TaskRow {
         let at = OffsetDateTime::UNIX_EPOCH;
-        let names = TaskType::VmProvision.phases();
+        let names: Vec<&str> = TaskType::VmProvision.phases().iter().map(|phase| phase.name).collect();
         TaskRow {
             id: Uuid::nil(),
             op_id: Uuid::nil(),
@@ -143,6 +151,7 @@ mod tests {
             payload_sha256: Vec::new(),
             state: state.as_str().to_owned(),
             phase: None,
+            phase_since: None,
             done_bytes: None,
             of_bytes: None,
             fence: Some(1),

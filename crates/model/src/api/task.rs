@@ -52,6 +52,15 @@ pub struct PhaseView {
     /// While it runs, of phases that can tell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub progress: Option<Progress>,
+    /// How long it may take before somebody is told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub within_s: Option<u32>,
+    /// While it runs: since when, as far as the platform has heard.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<Timestamp>,
+    /// While it runs: when its allocation is stuck in it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline_at: Option<Timestamp>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::Phase;
 use super::{ParamsError, Spec};
 use crate::id::AllocationId;
 use crate::proof::ResetProof;
@@ -21,16 +22,17 @@ pub const SPEC: Spec = Spec {
 };
 
 /// In their order; the executor's table has the same.
-pub const PHASES: &[&str] = &[
-    "guard",
-    "lock",
-    "schedules",
-    "processes",
-    "ipc",
-    "device_reset",
-    "files",
-    "account",
-    "prove_absent",
+#[rustfmt::skip]
+pub const PHASES: &[Phase] = &[
+    Phase::new("guard", 120),
+    Phase::new("lock", 180),
+    Phase::new("schedules", 60),
+    Phase::new("processes", 120),
+    Phase::new("ipc", 60),
+    Phase::new("device_reset", 2_700),
+    Phase::new("files", 300),
+    Phase::new("account", 180),
+    Phase::new("prove_absent", 180),
 ];
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

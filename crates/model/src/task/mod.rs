@@ -6,6 +6,7 @@ pub mod deprovision_user;
 pub mod health_probe;
 #[cfg(test)]
 mod hostile_tests;
+mod phase;
 pub mod provision_user;
 pub mod slot;
 pub mod topology_discover;
@@ -13,6 +14,7 @@ pub mod vm_power;
 pub mod vm_provision;
 pub mod vm_release;
 
+pub use phase::Phase;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -153,7 +155,7 @@ impl TaskType {
     }
 
     /// What a person watches it go through; empty for what is over in a moment.
-    pub const fn phases(self) -> &'static [&'static str] {
+    pub const fn phases(self) -> &'static [Phase] {
         match self {
             TaskType::VmProvision => vm_provision::PHASES,
             TaskType::VmRelease => vm_release::PHASES,

@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::Phase;
 use super::{ParamsError, Spec};
 use crate::id::AllocationId;
 use crate::trust::Purpose;
@@ -20,7 +21,14 @@ pub const SPEC: Spec = Spec {
 };
 
 /// In their order; the executor's table has the same.
-pub const PHASES: &[&str] = &["look", "account", "home", "authorized_keys", "verify"];
+#[rustfmt::skip]
+pub const PHASES: &[Phase] = &[
+    Phase::new("look", 120),
+    Phase::new("account", 180),
+    Phase::new("home", 180),
+    Phase::new("authorized_keys", 60),
+    Phase::new("verify", 120),
+];
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

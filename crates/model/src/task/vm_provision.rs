@@ -6,6 +6,7 @@ use std::net::Ipv4Addr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::Phase;
 use super::slot::{self, Slot};
 use super::{ParamsError, Spec};
 use crate::digest::Sha256;
@@ -25,24 +26,25 @@ pub const SPEC: Spec = Spec {
 };
 
 /// In their order; the executor's table has the same.
-pub const PHASES: &[&str] = &[
-    "lease_acquire",
-    "host_dependencies",
-    "host_passthrough_check",
-    "vfio_bind_check",
-    "image_stat_download",
-    "image_digest_verify",
-    "cloud_init_dir",
-    "terminal_key",
-    "guest_telemetry_register",
-    "cloud_init_seed_files",
-    "cloud_localds",
-    "runtime_validate",
-    "dhcp_reservation",
-    "image_write_convert",
-    "virt_install",
-    "readiness",
-    "performance_probe",
+#[rustfmt::skip]
+pub const PHASES: &[Phase] = &[
+    Phase::new("lease_acquire", 60),
+    Phase::new("host_dependencies", 60),
+    Phase::new("host_passthrough_check", 120),
+    Phase::new("vfio_bind_check", 1_200),
+    Phase::new("image_stat_download", 7_200),
+    Phase::new("image_digest_verify", 1_800),
+    Phase::new("cloud_init_dir", 60),
+    Phase::new("terminal_key", 60),
+    Phase::new("guest_telemetry_register", 60),
+    Phase::new("cloud_init_seed_files", 60),
+    Phase::new("cloud_localds", 120),
+    Phase::new("runtime_validate", 120),
+    Phase::new("dhcp_reservation", 120),
+    Phase::new("image_write_convert", 7_200).undone_within(72_000), // a wipe, and its proof
+    Phase::new("virt_install", 5_400).undone_within(3_600), // the memory of a large guest; back, a reset of each of its functions
+    Phase::new("readiness", 1_200),
+    Phase::new("performance_probe", 300),
 ];
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::Phase;
 use super::slot::{self, Slot};
 use super::vm_provision::{graceful, graceful_timeout_seconds};
 use super::{ParamsError, Spec};
@@ -23,17 +24,18 @@ pub const SPEC: Spec = Spec {
 };
 
 /// In their order; the executor's table has the same.
-pub const PHASES: &[&str] = &[
-    "domain_shutdown",
-    "domain_destroy",
-    "domain_undefine",
-    "device_reset_rebind",
-    "cloud_init_remove",
-    "dhcp_remove",
-    "nvme_wipe",
-    "wipe_verify",
-    "telemetry_unregister",
-    "lease_release",
+#[rustfmt::skip]
+pub const PHASES: &[Phase] = &[
+    Phase::new("domain_shutdown", 1_020),
+    Phase::new("domain_destroy", 300),
+    Phase::new("domain_undefine", 120),
+    Phase::new("device_reset_rebind", 3_600),
+    Phase::new("cloud_init_remove", 120),
+    Phase::new("dhcp_remove", 120),
+    Phase::new("nvme_wipe", 43_200),
+    Phase::new("wipe_verify", 28_800),
+    Phase::new("telemetry_unregister", 60),
+    Phase::new("lease_release", 60),
 ];
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -232,8 +232,8 @@ fn wherever_the_executor_is_killed_the_host_ends_clean() {
         std::fs::write(place_file(), about).expect("written");
 
         let slot = slot(&disk, &paper);
-        let mut to_come: BTreeSet<&str> = vm_provision::PHASES.iter().copied().collect();
-        let mut to_go: BTreeSet<&str> = vm_release::PHASES.iter().copied().collect();
+        let mut to_come: BTreeSet<&str> = vm_provision::PHASES.iter().map(|phase| phase.name).collect();
+        let mut to_go: BTreeSet<&str> = vm_release::PHASES.iter().map(|phase| phase.name).collect();
         for round in 0..ROUNDS_MOST {
             if to_come.is_empty() && to_go.is_empty() {
                 break;
