@@ -9,6 +9,7 @@ mod refused;
 mod repair;
 pub mod routes;
 pub mod store;
+mod switches;
 pub mod usage;
 pub mod verbs;
 mod view;

@@ -24,7 +24,7 @@ use serde::Deserialize;
 
 use super::create::{Created, create};
 use super::store::{self, AllocationRow, Filter};
-use super::{power, repair, verbs, view};
+use super::{power, repair, switches, verbs, view};
 use crate::seat::{OPERATOR, SEES, Seat, TENANT, looks};
 
 const ENDS: Access = Access::Scopes(&[Scope::Project, Scope::Operator]);
@@ -54,7 +54,7 @@ pub fn routes() -> Routes<Fleet> {
             .summary("Every phase of making it and of taking it away")
             .answers::<AllocationPhases>(),
         Route::get("/v1/allocations/{id}/transitions", SEES, transitions)
-            .summary("Every move it made, oldest first")
+            .summary("Every move it made and every switch of its VM, oldest first")
             .answers::<Page<TransitionView>>(),
         verb(Route::post("/v1/allocations/{id}/cancel", TENANT, cancel))
             .summary("Take back what is being made")
@@ -215,9 +215,11 @@ async fn transitions(
     principal: Principal,
     Params(PathId { id }): Params<PathId>,
 ) -> Answer<Json<Page<TransitionView>>> {
-    verbs::seen(&fleet, &principal, id).await?;
-    let rows = store::transitions(fleet.app.db.bookkeeping(), id).await?;
-    let items = rows.into_iter().map(view::transition).collect::<Answer<_>>()?;
+    let (row, _) = verbs::seen(&fleet, &principal, id).await?;
+    let pool = fleet.app.db.bookkeeping();
+    let rows = store::transitions(pool, id).await?;
+    let moves = rows.into_iter().map(view::transition).collect::<Answer<_>>()?;
+    let items = switches::among(pool, &row, moves).await?;
     Ok(Json(Page { items, next: None }))
 }
 

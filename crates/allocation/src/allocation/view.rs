@@ -242,6 +242,7 @@ pub(super) fn transition(row: TransitionRow) -> Answer<TransitionView> {
         actor: row.actor,
         code: code(row.code.as_deref()),
         correlation_id: row.correlation_id.to_string(),
+        switch: None,
     })
 }
 

@@ -56,6 +56,8 @@ pub(crate) const TRANSITIONS: View = View {
         col("by", "actor", Kind::Text),
         col("code", "code", Kind::Text),
         extra("correlation_id", "correlation_id", Kind::Text),
+        extra("switch", "switch.action", Kind::Text),
+        extra("step", "switch.step", Kind::Text),
     ],
     key: "at",
 };

@@ -16,6 +16,7 @@ mod promises;
 mod races;
 mod standstill;
 mod strangers;
+mod switched;
 mod tenants;
 mod undo_kills;
 mod used_time;
@@ -107,7 +108,8 @@ impl Market {
     pub(crate) async fn moves(&self, id: AllocationId) -> Vec<AllocationState> {
         let path = format!("/v1/allocations/{id}/transitions");
         let page: model::api::Page<TransitionView> = self.api().get(&path).await.expect("a history");
-        page.items.into_iter().map(|one| one.to).collect()
+        let moves = page.items.into_iter().filter(|one| one.switch.is_none());
+        moves.map(|one| one.to).collect()
     }
 
     /// Whoever hears of a move can ask for that version: each event names the one that its move has made.

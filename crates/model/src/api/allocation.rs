@@ -9,7 +9,7 @@ use super::{PhaseView, SkuKind};
 use crate::id::{AllocationId, OpId, ProjectId, SkuId, SlotId, TaskId, UserId};
 use crate::signal::Code;
 use crate::state::{AllocationState, TaskState};
-use crate::task::vm_power::Power;
+use crate::task::vm_power::{Action, Power};
 use crate::time::Timestamp;
 use crate::value::{FileName, SshKey};
 
@@ -164,7 +164,7 @@ pub struct AllocationPhases {
     pub release: Vec<PhaseView>,
 }
 
-/// `GET …/transitions`: every move, oldest first.
+/// `GET …/transitions`: every move, oldest first, and between them the switches of its VM, with the state it was in.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct TransitionView {
     pub from: Option<AllocationState>,
@@ -174,4 +174,23 @@ pub struct TransitionView {
     pub actor: String,
     pub code: Option<Code>,
     pub correlation_id: String,
+    /// No move, but this.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub switch: Option<SwitchView>,
+}
+
+/// Its VM was to be switched, or has been.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SwitchView {
+    pub action: Action,
+    pub step: SwitchStep,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SwitchStep {
+    Asked,
+    /// As its node has signed it.
+    Done,
+    Failed,
 }

@@ -18,7 +18,7 @@ pub use access::{
 };
 pub use allocation::{
     AllocationCreate, AllocationExtend, AllocationPhases, AllocationRelease, AllocationView, AskedView, ConditionCode,
-    ConditionView, TransitionView, WipedView,
+    ConditionView, SwitchStep, SwitchView, TransitionView, WipedView,
 };
 pub use audit::{AuditBreak, AuditRow, AuditVerdict};
 pub use event::{EventSubject, EventView};
