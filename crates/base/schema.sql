@@ -112,6 +112,7 @@ table allocation column private_ip text
 table allocation column project_id uuid not null
 table allocation column rate_micro_per_hour bigint not null
 table allocation column request jsonb not null
+table allocation column retried_at timestamp with time zone
 table allocation column sku_id uuid not null
 table allocation column sku_version integer not null
 table allocation column slots integer not null
@@ -814,6 +815,7 @@ table task column op_id uuid not null
 table task column output jsonb
 table task column payload_sha256 bytea not null
 table task column phase text
+table task column phase_since timestamp with time zone
 table task column result bytea
 table task column seq bigint not null
 table task column slots uuid[]
