@@ -3,12 +3,14 @@ function allocation_moved() a25d55018f0d9034273e196d7730f679
 function allocation_moves() 79fc9d86357ee8fb88206e781dd8bedf
 function allocation_slot_ends() 1aea5d0bfbb7cf8ace25063c40d5291f
 function allocation_slot_is_leased() a28a5ac9ec1357dae9f681455ff2d802
+function audit_of_project() 1925e323d5580df668938cdb8d93e60f
 function machine_dirt_ends_once() 229002f2c592288dff9eb3708fbdc5e6
 function machine_fits(node,text,integer) a46bf2e03b550c441ada0521f2988bac
 function machine_is_clean() a3e6483cad5f93505615d6ef3874eba0
 function machine_is_cleaned_by_proof() d3df8b961f719d284c660f2ab6e8dc5c
 function project_ends() 603d7ea3f5287f412fe9bd97faee50db
 function project_keeps_owner() 975c29ad7aaa4a7ff325997376949653
+function project_of(text,text) 9d9233f81f220cbd5043b8b3fb553dc2
 function slot_changes_room() d5f0e32874d82071bff2c4f3d37d7b1b
 function slot_fits(slot,text,bigint,bigint,bigint,boolean) 01f2650167c122d51e2a60f4474d6fd7
 function slot_to_be_had(slot) 142a38e26145b7ceac6dd569dd8fc79f
@@ -222,14 +224,17 @@ table audit column details jsonb generated (details_text)::jsonb
 table audit column details_text text not null default '{}'::text
 table audit column id uuid not null
 table audit column outcome text not null
+table audit column project_id uuid
 table audit column target_id text not null
 table audit column target_kind text not null
 table audit constraint audit_actor_kind_check CHECK ((actor_kind = ANY (ARRAY['user'::text, 'token'::text, 'node'::text, 'system'::text, 'role'::text])))
+table audit constraint audit_check CHECK (((project_id IS NULL) OR (target_kind = ANY (ARRAY['project'::text, 'allocation'::text, 'token'::text]))))
 table audit constraint audit_outcome_check CHECK ((outcome = ANY (ARRAY['ok'::text, 'refused'::text, 'failed'::text])))
 table audit constraint audit_pkey PRIMARY KEY (id)
 table audit index CREATE INDEX audit_by_actor ON public.audit USING btree (actor_id, at DESC)
 table audit index CREATE INDEX audit_by_target ON public.audit USING btree (target_kind, target_id, at DESC)
 table audit index CREATE INDEX audit_by_time ON public.audit USING btree (at DESC, id DESC)
+table audit index CREATE INDEX audit_of_project ON public.audit USING btree (project_id, at DESC, id DESC) WHERE (project_id IS NOT NULL)
 table audit index CREATE UNIQUE INDEX audit_pkey ON public.audit USING btree (id)
 table audit owner gpuaas_owner
 table audit_head column hash bytea not null
@@ -928,6 +933,7 @@ trigger CREATE TRIGGER allocation_moved AFTER INSERT OR UPDATE ON public.allocat
 trigger CREATE TRIGGER allocation_moves BEFORE INSERT OR UPDATE ON public.allocation FOR EACH ROW EXECUTE FUNCTION allocation_moves()
 trigger CREATE TRIGGER allocation_slot_ends AFTER UPDATE ON public.lease FOR EACH ROW WHEN (((new.ended_at IS NOT NULL) AND (old.ended_at IS NULL) AND (new.slot_id IS NOT NULL))) EXECUTE FUNCTION allocation_slot_ends()
 trigger CREATE TRIGGER allocation_slot_is_leased BEFORE INSERT ON public.allocation_slot FOR EACH ROW EXECUTE FUNCTION allocation_slot_is_leased()
+trigger CREATE TRIGGER audit_of_project BEFORE INSERT ON public.audit FOR EACH ROW WHEN ((new.target_kind = ANY (ARRAY['project'::text, 'allocation'::text, 'token'::text]))) EXECUTE FUNCTION audit_of_project()
 trigger CREATE TRIGGER machine_dirt_ends_once BEFORE UPDATE ON public.machine_dirt FOR EACH ROW EXECUTE FUNCTION machine_dirt_ends_once()
 trigger CREATE TRIGGER machine_is_clean BEFORE INSERT ON public.lease FOR EACH ROW WHEN ((new.slot_id IS NULL)) EXECUTE FUNCTION machine_is_clean()
 trigger CREATE TRIGGER project_ends BEFORE UPDATE OF deleted_at ON public.project FOR EACH ROW EXECUTE FUNCTION project_ends()

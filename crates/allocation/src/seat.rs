@@ -22,6 +22,7 @@ pub struct Seat {
     user: UserId,
     pub role: Option<ProjectRole>,
     operator: bool,
+    auditor: bool,
 }
 
 impl Seat {
@@ -46,6 +47,7 @@ impl Seat {
             user: principal.user_id,
             role,
             operator: principal.may(Scope::Operator),
+            auditor: principal.may(Scope::Auditor),
         })
     }
 
@@ -59,6 +61,15 @@ impl Seat {
             return Ok(());
         }
         Err(ApiError::new(Code::Forbidden).message(format!("this needs the role {wanted} in the project")))
+    }
+
+    /// Its owners; and whoever may read the audit of everything.
+    pub fn may_audit(&self) -> Answer<()> {
+        if self.operator || self.auditor {
+            Ok(())
+        } else {
+            self.needs(ProjectRole::Owner)
+        }
     }
 
     /// Like `may_change`; operators help, too.
@@ -125,7 +136,12 @@ mod tests {
     use super::*;
 
     fn seat(user: UserId, role: Option<ProjectRole>, operator: bool) -> Seat {
-        Seat { user, role, operator }
+        Seat {
+            user,
+            role,
+            operator,
+            auditor: false,
+        }
     }
 
     #[test]
@@ -141,6 +157,7 @@ mod tests {
         ] {
             let seat = seat(me, role, false);
             assert_eq!(seat.needs(Member).is_ok(), create, "{role:?}");
+            assert_eq!(seat.may_audit().is_ok(), role == Some(Owner), "{role:?}");
             assert_eq!(seat.may_end(me, None).is_ok(), own, "{role:?}");
             assert_eq!(seat.may_end(other, Some("why")).is_ok(), others, "{role:?}");
             for (verb, mine, theirs) in [
@@ -157,7 +174,7 @@ mod tests {
             assert!(!seat.may("force-release", me) && !seat.may("retry", me));
         }
         let operator = seat(me, None, true);
-        assert!(operator.needs(Member).is_err() && operator.may_change(me).is_err());
+        assert!(operator.needs(Member).is_err() && operator.may_change(me).is_err() && operator.may_audit().is_ok());
         assert!(operator.may_end(other, None).is_err() && operator.may_end(other, Some("why")).is_ok());
         let shown = ["release", "stop", "extend", "force-release", "retry"].map(|verb| operator.may(verb, other));
         assert_eq!(shown, [true, false, false, true, true]);

@@ -1,10 +1,10 @@
 //! `gpuaas audit`: read the log, and check that its chain still holds.
 
-use clap::Subcommand;
+use clap::{Args, Subcommand};
 use model::signal::Code;
 use serde_json::Value;
 
-use crate::client::{Client, encode};
+use crate::client::{Client, PAGE, encode};
 use crate::failure::{Exit, Failure};
 use crate::ids::{Noun, resolve};
 use crate::output::Format;
@@ -30,6 +30,24 @@ pub(crate) const VIEW: View = View {
     key: "id",
 };
 
+/// As the owners of a project read it.
+pub(crate) const OF_PROJECT: View = View {
+    columns: &[
+        col("age", "at", Kind::Since),
+        col("actor", "actor_kind", Kind::Text),
+        col("actor_id", "actor_id", Kind::Id),
+        col("action", "action", Kind::Text),
+        col("target", "target_id", Kind::Id),
+        col("outcome", "outcome", Kind::Text),
+        col("code", "code", Kind::Text),
+        extra("id", "id", Kind::Id),
+        extra("target_kind", "target_kind", Kind::Text),
+        extra("correlation_id", "correlation_id", Kind::Text),
+        extra("details", "details", Kind::Text),
+    ],
+    key: "id",
+};
+
 pub(crate) const VERDICT: View = View {
     columns: &[
         extra("sealed", "sealed", Kind::Text),
@@ -47,23 +65,15 @@ pub(crate) enum Verb {
     /// Who did what to what, newest first
     #[command(visible_alias = "ls")]
     List {
-        /// Only this action, e.g. node.quarantine
-        #[arg(long)]
-        action: Option<String>,
-        /// Only what was done to this: an id, short or whole
-        #[arg(long, value_name = "ID")]
-        target: Option<String>,
-        /// Only by this user, node or process, by its whole id
-        #[arg(long, value_name = "ID")]
-        actor: Option<String>,
-        /// Only with this outcome: ok, refused or failed
-        #[arg(long)]
-        outcome: Option<String>,
-        /// Only what one request caused
-        #[arg(long, value_name = "UUID")]
-        correlation_id: Option<uuid::Uuid>,
+        #[command(flatten)]
+        which: Which,
         #[command(flatten)]
         limit: Limit,
+    },
+    /// All of it, newest first, as lines of JSON
+    Export {
+        #[command(flatten)]
+        which: Which,
     },
     /// Check the chain from its first row to its last; exit 7 if it is broken
     Verify {
@@ -73,38 +83,82 @@ pub(crate) enum Verb {
     },
 }
 
+/// Which rows.
+#[derive(Args)]
+pub(crate) struct Which {
+    /// Only this action, e.g. node.quarantine
+    #[arg(long)]
+    action: Option<String>,
+    /// Only what was done to this: an id, short or whole
+    #[arg(long, value_name = "ID")]
+    target: Option<String>,
+    /// Only by this user, node or process, by its whole id
+    #[arg(long, value_name = "ID")]
+    actor: Option<String>,
+    /// Only with this outcome: ok, refused or failed
+    #[arg(long)]
+    outcome: Option<String>,
+    /// Only what one request caused
+    #[arg(long, value_name = "UUID")]
+    correlation_id: Option<uuid::Uuid>,
+}
+
+impl Which {
+    pub(crate) async fn filters(self, client: &Client) -> Result<[(&'static str, Option<String>); 5], Failure> {
+        let target = match self.target {
+            Some(typed) => Some(whole(client, &typed).await?),
+            None => None,
+        };
+        Ok([
+            ("action", self.action),
+            ("target", target),
+            ("actor", self.actor),
+            ("outcome", self.outcome),
+            ("correlation_id", self.correlation_id.map(|id| id.to_string())),
+        ])
+    }
+}
+
 pub(crate) async fn run(verb: Verb, session: &mut Session) -> Result<(), Failure> {
+    let client = session.client()?;
     match verb {
-        Verb::List {
-            action,
-            target,
-            actor,
-            outcome,
-            correlation_id,
-            limit,
-        } => {
-            let client = session.client()?;
-            let target = match target {
-                Some(typed) => Some(whole(&client, &typed).await?),
-                None => None,
-            };
-            let filters = [
-                ("action", action),
-                ("target", target),
-                ("actor", actor),
-                ("outcome", outcome),
-                ("correlation_id", correlation_id.map(|id| id.to_string())),
-            ];
+        Verb::List { which, limit } => {
+            let filters = which.filters(&client).await?;
             session.list("/v1/audit", &filters, &limit, &VIEW).await
         }
+        Verb::Export { which } => {
+            let filters = which.filters(&client).await?;
+            export(session, "/v1/audit", &filters).await
+        }
         Verb::Verify { head } => verify(session, head).await,
+    }
+}
+
+/// Every row on a line of its own, as it comes: however many there are, one page at a time is held.
+pub(crate) async fn export(
+    session: &mut Session,
+    path: &str,
+    filters: &[(&str, Option<String>)],
+) -> Result<(), Failure> {
+    let client = session.client()?;
+    let mut after = None;
+    loop {
+        let (items, next) = client.page(path, filters, PAGE, after.as_deref()).await?;
+        let stuck = items.is_empty() || next == after;
+        for row in &items {
+            session.out.ndjson(row)?;
+        }
+        after = next;
+        if after.is_none() || stuck {
+            return Ok(());
+        }
     }
 }
 
 /// Short ids of what can be listed are looked up; anything else is taken as it is.
 async fn whole(client: &Client, typed: &str) -> Result<String, Failure> {
     let kind = typed.split_once('_').map(|(kind, _)| kind);
-    match [Noun::Node, Noun::Task, Noun::Token]
+    match [Noun::Node, Noun::Task, Noun::Token, Noun::Allocation]
         .into_iter()
         .find(|noun| Some(noun.prefix()) == kind)
     {

@@ -135,22 +135,7 @@ impl Client {
         let mut next: Option<String> = None;
         while items.len() < most {
             let limit = (most - items.len()).min(PAGE);
-            let mut query = format!("{path}?limit={limit}");
-            let filters = filters
-                .iter()
-                .filter_map(|(name, value)| Some((*name, value.as_deref()?)));
-            for (name, value) in filters.chain(next.as_deref().map(|after| ("after", after))) {
-                query.push_str(&format!("&{name}={}", encode(value)));
-            }
-            let mut page = self.get(&query).await?;
-            let Some(Value::Array(more)) = page.get_mut("items").map(Value::take) else {
-                return Err(Failure::new(
-                    Exit::Error,
-                    Code::BodyMalformed,
-                    format!("{path} did not answer with a list"),
-                ));
-            };
-            let after = page.get("next").and_then(Value::as_str).map(str::to_owned);
+            let (more, after) = self.page(path, filters, limit, next.as_deref()).await?;
             // A page that is empty or leads back to itself would be read for ever.
             let stuck = more.is_empty() || after == next;
             items.extend(more);
@@ -160,6 +145,33 @@ impl Client {
             }
         }
         Ok(json!({"items": items, "next": next}))
+    }
+
+    /// One page, and where the next one begins.
+    pub(crate) async fn page(
+        &self,
+        path: &str,
+        filters: &[(&str, Option<String>)],
+        limit: usize,
+        after: Option<&str>,
+    ) -> Result<(Vec<Value>, Option<String>), Failure> {
+        let mut query = format!("{path}?limit={limit}");
+        let filters = filters
+            .iter()
+            .filter_map(|(name, value)| Some((*name, value.as_deref()?)));
+        for (name, value) in filters.chain(after.map(|after| ("after", after))) {
+            query.push_str(&format!("&{name}={}", encode(value)));
+        }
+        let mut page = self.get(&query).await?;
+        let Some(Value::Array(items)) = page.get_mut("items").map(Value::take) else {
+            return Err(Failure::new(
+                Exit::Error,
+                Code::BodyMalformed,
+                format!("{path} did not answer with a list"),
+            ));
+        };
+        let next = page.get("next").and_then(Value::as_str).map(str::to_owned);
+        Ok((items, next))
     }
 
     /// An answer that goes on, after the event of this id.

@@ -5,6 +5,7 @@ use model::api::{MemberAdd, ProjectCreate, QuotaChange};
 use model::state::ProjectRole;
 use serde_json::Value;
 
+use crate::audit::{OF_PROJECT, Which, export};
 use crate::client::Client;
 use crate::failure::{Exit, Failure};
 use crate::ids::{Noun, REACH, resolve};
@@ -84,6 +85,30 @@ pub(crate) enum Verb {
     /// What it may have at once
     #[command(subcommand)]
     Quota(Quota),
+    /// Who did what in it (owners)
+    #[command(subcommand)]
+    Audit(Audit),
+}
+
+#[derive(Subcommand)]
+pub(crate) enum Audit {
+    /// Who did what to the project, its allocations and its tokens, newest first
+    #[command(visible_alias = "ls")]
+    List {
+        /// An id or a name
+        project: String,
+        #[command(flatten)]
+        which: Which,
+        #[command(flatten)]
+        limit: Limit,
+    },
+    /// All of it, newest first, as lines of JSON
+    Export {
+        /// An id or a name
+        project: String,
+        #[command(flatten)]
+        which: Which,
+    },
 }
 
 #[derive(Subcommand)]
@@ -175,6 +200,7 @@ pub(crate) async fn run(verb: Verb, session: &mut Session) -> Result<(), Failure
         }
         Verb::Delete { project, yes } => delete(session, &project, yes).await,
         Verb::Member(verb) => member(session, verb).await,
+        Verb::Audit(verb) => audit(session, verb).await,
         Verb::Quota(Quota::Show { project }) => {
             let (client, path) = found(session, &project).await?;
             let document = client.get(&format!("{path}/quota")).await?;
@@ -241,6 +267,23 @@ async fn delete(session: &mut Session, typed: &str, yes: bool) -> Result<(), Fai
     )?;
     let answer = client.delete(&path, &seen).await?;
     done(session, &id, "deleted", &answer)
+}
+
+async fn audit(session: &mut Session, verb: Audit) -> Result<(), Failure> {
+    match verb {
+        Audit::List { project, which, limit } => {
+            let (client, path) = found(session, &project).await?;
+            let filters = which.filters(&client).await?;
+            session
+                .list(&format!("{path}/audit"), &filters, &limit, &OF_PROJECT)
+                .await
+        }
+        Audit::Export { project, which } => {
+            let (client, path) = found(session, &project).await?;
+            let filters = which.filters(&client).await?;
+            export(session, &format!("{path}/audit"), &filters).await
+        }
+    }
 }
 
 async fn member(session: &mut Session, verb: Member) -> Result<(), Failure> {

@@ -9,12 +9,14 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 mod list;
+mod project;
 mod reach;
 mod seal;
 pub mod slice;
 mod verify;
 
 pub use list::{AuditFilter, list};
+pub use project::{OF_PROJECT, ProjectAuditFilter, list_of_project};
 pub use seal::{Sealer, seal_all, sealer};
 pub use verify::{Head, verify};
 

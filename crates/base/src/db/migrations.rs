@@ -42,6 +42,7 @@ migrations! {
     27 = "0027_fewer_event_indexes",
     28 = "0028_proven_time",
     29 = "0029_project_ends",
+    30 = "0030_project_audit",
     31 = "0031_phase_since",
     32 = "0032_retried",
     33 = "0033_dirt_with_the_task",

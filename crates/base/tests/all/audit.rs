@@ -1,10 +1,11 @@
 //! The audit chain against somebody who holds the database's superuser.
 
-use base::audit::{self, AuditFilter, Head, Sealer};
+use base::audit::{self, AuditFilter, Head, ProjectAuditFilter, Sealer};
 use base::db::Lock;
 use base::testing::{TestDb, eventually};
 use base::{Actor, Clock, Db, Target};
 use model::api::AuditVerdict;
+use model::id::{NodeId, ProjectId, TokenId, UserId};
 use model::signal::Code;
 use model::time::Timestamp;
 use sqlx::{AssertSqlSafe, Connection, PgConnection, Row};
@@ -376,4 +377,121 @@ async fn the_list_pages_newest_first_and_filters() {
             .code,
         Code::CursorInvalid
     );
+}
+
+/// Two projects with a long past each, and much that is nobody's.
+const OF_TWO: &str =
+    "insert into audit (id, at, actor_kind, actor_id, action, target_kind, target_id, outcome, correlation_id, project_id)
+    select gen_random_uuid(), now() - n * interval '1 second', 'user', 'x', 'x.y',
+        case when n % 40 < 2 then 'project' else 'thing' end, n, 'ok', gen_random_uuid(),
+        case n % 40 when 0 then uuid '00000000-0000-4000-8000-000000000001' when 1 then uuid '00000000-0000-4000-8000-000000000002' end
+    from generate_series(1, 40000) n";
+
+#[tokio::test]
+async fn a_projects_audit_is_read_along_its_own_index_from_any_place() {
+    let test = TestDb::new().await;
+    tamper(&test, OF_TWO).await;
+    let mut conn = PgConnection::connect_with(&test.superuser()).await.expect("connects");
+    sqlx::raw_sql("analyze").execute(&mut conn).await.expect("analyzes");
+    for mode in ["force_custom_plan", "force_generic_plan"] {
+        for place in ["null, null", "now() - interval '9 hours', gen_random_uuid()"] {
+            let sql = format!(
+                "set plan_cache_mode = {mode}; deallocate all;
+                 prepare one (uuid, timestamptz, uuid, text, text, text, text, uuid, bigint) as {};
+                 explain (analyze, costs off, timing off)
+                 execute one('00000000-0000-4000-8000-000000000001', {place}, null, null, null, null, null, 51)",
+                audit::OF_PROJECT
+            );
+            let lines = sqlx::raw_sql(AssertSqlSafe(sql)).fetch_all(&mut conn).await;
+            let plan: Vec<String> = lines.expect("a plan").iter().map(|row| row.get(0)).collect();
+            let plan = plan.join("\n");
+            assert!(
+                plan.contains("audit_of_project") && !plan.contains("Seq Scan") && !plan.contains("Rows Removed"),
+                "{mode} {place}: {plan}"
+            );
+            // As those plan who read: no more than the page.
+            let page = plan.lines().find(|line| line.contains("Scan using audit_of_project"));
+            assert!(
+                mode == "force_generic_plan" || page.is_some_and(|line| line.contains("rows=51")),
+                "{place}: {plan}"
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn whose_a_row_is_the_database_finds_out_and_nobody_says() {
+    let test = TestDb::new().await;
+    let (db, app) = (test.db(), test.app().await);
+    let (one, two, token) = (ProjectId::new(), ProjectId::new(), TokenId::new());
+    let sql = format!(
+        "insert into app_user (id, name, created_at) values ('{0}', 'ada', now());
+         insert into project (id, name, created_at) values ('{1}', 'one', now());
+         insert into api_token (id, user_id, name, sha256, scopes, expires_at, created_at, project_id, project_role)
+         values ('{2}', '{0}', 'ci', sha256('x'), '{{project}}', now(), now(), '{1}', 'viewer')",
+        UserId::new().uuid(),
+        one.uuid(),
+        token.uuid()
+    );
+    let mut conn = PgConnection::connect_with(&test.superuser()).await.expect("connects");
+    sqlx::raw_sql("set session_replication_role = replica")
+        .execute(&mut conn)
+        .await
+        .expect("superuser");
+    sqlx::raw_sql(AssertSqlSafe(sql))
+        .execute(&mut conn)
+        .await
+        .expect("filled");
+    let targets = [
+        Target::from(one),
+        Target::from(token),
+        Target::from(two),
+        Target::from(TokenId::new()),
+        Target::from(NodeId::new()),
+        Target::new("project", "no id at all"),
+        Target::new("token", format!("{one}")),
+    ];
+    for target in targets.clone() {
+        let recorded = db.failure(&Actor::system("test"), "x.y", target, Code::Forbidden).await;
+        recorded.expect("recorded");
+    }
+    let of = async |project| {
+        let filter = ProjectAuditFilter::default();
+        let page = audit::list_of_project(&db, project, &filter, &app.cursors)
+            .await
+            .expect("lists");
+        let mut seen: Vec<String> = page.items.into_iter().map(|row| row.target_id).collect();
+        seen.sort();
+        seen
+    };
+    let mut expected = vec![one.to_string(), token.to_string()];
+    expected.sort();
+    assert_eq!(
+        (of(one).await, of(two).await),
+        (expected.clone(), vec![two.to_string()])
+    );
+    // As before there was such a column: the migration finds the same, and no seal covers it.
+    audit::seal_all(&db).await.expect("seals");
+    sqlx::raw_sql("update audit set project_id = null")
+        .execute(&mut conn)
+        .await
+        .expect("superuser");
+    assert!(of(one).await.is_empty());
+    let migration = base::db::migrations::MIGRATIONS
+        .iter()
+        .find(|one| one.version == 30)
+        .expect("it is there");
+    sqlx::raw_sql(AssertSqlSafe(migration.sql))
+        .execute(&mut conn)
+        .await
+        .expect("again");
+    assert_eq!((of(one).await, of(two).await), (expected, vec![two.to_string()]));
+    assert_eq!(verdict(&db, None).await.broken, None);
+    let lie = format!(
+        "insert into audit (id, at, actor_kind, actor_id, action, target_kind, target_id, outcome, correlation_id, project_id)
+         values (gen_random_uuid(), now(), 'user', 'x', 'x.y', 'node', 'n', 'ok', gen_random_uuid(), '{}')",
+        one.uuid()
+    );
+    let refused = sqlx::raw_sql(AssertSqlSafe(lie)).execute(db.bookkeeping()).await;
+    assert!(refused.is_err(), "what is about a node is no project's");
 }

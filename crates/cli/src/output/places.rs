@@ -3,8 +3,8 @@
 
 use model::api::{
     AllocationView, AuditRow, AuditVerdict, BehindView, CertificateView, Enrolment, ImageView, KeyView, MemberView,
-    NodeView, PhaseView, ProjectView, QuotaView, SkuView, SlotProofView, SlotView, TaskTypeView, TaskView, TokenView,
-    TransitionView, TrustKeyView, TrustView, UserView, WhoAmI,
+    NodeView, PhaseView, ProjectAuditRow, ProjectView, QuotaView, SkuView, SlotProofView, SlotView, TaskTypeView,
+    TaskView, TokenView, TransitionView, TrustKeyView, TrustView, UserView, WhoAmI,
 };
 use model::task::health_probe;
 use model::task::topology_discover::CandidateSlot;
@@ -82,6 +82,7 @@ fn every_column_names_a_place_that_exists() {
         missing::<TrustKeyView>(&trust::KEYS),
         missing::<BehindView>(&trust::BEHIND),
         missing::<AuditRow>(&audit::VIEW),
+        missing::<ProjectAuditRow>(&audit::OF_PROJECT),
         missing::<AuditVerdict>(&audit::VERDICT),
         missing::<TokenView>(&token::VIEW),
         missing::<WhoAmI>(&auth::VIEW),

@@ -2,6 +2,7 @@
 //! canned answers. The real server stands in the tests of `dev`.
 
 mod allocations;
+mod audit;
 mod config;
 mod destructive;
 mod errors;

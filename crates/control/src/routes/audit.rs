@@ -1,16 +1,20 @@
-//! Reading the audit log, and proving that it is whole.
+//! Reading the audit log, whole or of one's own project, and proving that it is whole.
 
+use allocation::seat::Seat;
 use axum::Json;
 use axum::extract::State;
-use base::audit::{AuditFilter, Head, list, verify};
-use base::auth::Scope;
-use base::http::{Access, Answer, Route, Routes, Search};
+use base::audit::{AuditFilter, Head, ProjectAuditFilter, list, list_of_project, verify};
+use base::auth::{Principal, Scope};
+use base::http::{Access, Answer, Params, Route, Routes, Search};
 use fleet::Fleet;
-use model::api::{AuditRow, AuditVerdict, Page};
+use model::api::{AuditRow, AuditVerdict, Page, ProjectAuditRow};
+use model::id::ProjectId;
+use model::signal::Code;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 const READ: Access = Access::Scopes(&[Scope::Auditor, Scope::Operator]);
+const OWN: Access = Access::Scopes(&[Scope::Project, Scope::Auditor, Scope::Operator]);
 
 pub(super) fn routes() -> Routes<Fleet> {
     Routes::new([
@@ -22,11 +26,32 @@ pub(super) fn routes() -> Routes<Fleet> {
             .summary("Check the sealed chain; name the first row that does not fit")
             .searches::<VerifyQuery>()
             .answers::<AuditVerdict>(),
+        Route::get("/v1/projects/{id}/audit", OWN, list_own)
+            .summary("Who did what in a project, newest first; for its owners")
+            .searches::<ProjectAuditFilter>()
+            .answers::<Page<ProjectAuditRow>>()
+            .fails(&[Code::Forbidden]),
     ])
 }
 
 async fn list_rows(State(fleet): State<Fleet>, Search(filter): Search<AuditFilter>) -> Answer<Json<Page<AuditRow>>> {
     list(&fleet.app.db, &filter, &fleet.app.cursors).await.map(Json)
+}
+
+#[derive(Deserialize)]
+struct PathId {
+    id: ProjectId,
+}
+
+async fn list_own(
+    State(fleet): State<Fleet>,
+    principal: Principal,
+    Params(PathId { id }): Params<PathId>,
+    Search(filter): Search<ProjectAuditFilter>,
+) -> Answer<Json<Page<ProjectAuditRow>>> {
+    Seat::take(fleet.app.db.read(), &principal, id).await?.may_audit()?;
+    let page = list_of_project(&fleet.app.db, id, &filter, &fleet.app.cursors).await?;
+    Ok(Json(page))
 }
 
 #[derive(Deserialize, JsonSchema)]

@@ -22,6 +22,7 @@ const IN_PROJECTS: &[(Method, &str)] = &[
     (Method::GET, "/v1/projects/{id}"),
     (Method::GET, "/v1/projects/{id}/members"),
     (Method::GET, "/v1/projects/{id}/quota"),
+    (Method::GET, "/v1/projects/{id}/audit"),
     (Method::GET, "/v1/allocations"),
     (Method::POST, "/v1/allocations"),
     (Method::GET, "/v1/allocations/{id}"),

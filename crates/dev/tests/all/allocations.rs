@@ -11,6 +11,7 @@ mod machines;
 mod matrix;
 mod once;
 mod out_of_sale;
+mod own_audit;
 mod project_ends;
 mod promises;
 mod races;

@@ -24,6 +24,25 @@ pub struct AuditRow {
     pub details: serde_json::Value,
 }
 
+/// A row as the owners of the project read it that it is about.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct ProjectAuditRow {
+    pub id: AuditId,
+    pub at: Timestamp,
+    pub actor_kind: String,
+    /// The person, or their token; null where the platform itself has acted.
+    pub actor_id: Option<String>,
+    pub action: String,
+    /// `project`, `allocation` or `token`.
+    pub target_kind: String,
+    pub target_id: String,
+    /// `ok`, `refused` or `failed`.
+    pub outcome: String,
+    pub code: Option<String>,
+    pub correlation_id: String,
+    pub details: serde_json::Value,
+}
+
 /// `GET /v1/audit/verify`.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct AuditVerdict {

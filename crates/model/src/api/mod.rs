@@ -20,7 +20,7 @@ pub use allocation::{
     AllocationCreate, AllocationExtend, AllocationPhases, AllocationRelease, AllocationView, AskedView, ConditionCode,
     ConditionView, SwitchStep, SwitchView, TransitionView, WipedView,
 };
-pub use audit::{AuditBreak, AuditRow, AuditVerdict};
+pub use audit::{AuditBreak, AuditRow, AuditVerdict, ProjectAuditRow};
 pub use event::{EventSubject, EventView};
 pub use held::{GuestTelemetry, HeldDifference, NodeHeld, SlotHeld};
 pub use image::{CataloguePublish, CatalogueView, ImageView};

@@ -40,7 +40,7 @@ fn needs(route: &RouteInfo) -> Option<ProjectRole> {
         | "POST /v1/projects/{id}/members"
         | "DELETE /v1/projects/{id}/members/{user_id}" => Some(ProjectRole::Admin),
         // What it has has not ended, so it stays.
-        "DELETE /v1/projects/{id}" => Some(ProjectRole::Owner),
+        "DELETE /v1/projects/{id}" | "GET /v1/projects/{id}/audit" => Some(ProjectRole::Owner),
         "POST /v1/allocations/{id}/force-release"
         | "POST /v1/allocations/{id}/retry"
         | "POST /v1/projects/{id}/quota" => None,
