@@ -2,6 +2,8 @@
 //! who did it, together or not at all; only after the commit does it wake those who wait. Dropped without `commit`,
 //! it leaves nothing. There is no other way to write a business table.
 
+use std::sync::Arc;
+
 use ::metrics::counter;
 use model::id::{AuditId, EventId, NodeId};
 use model::signal::Code;
@@ -13,6 +15,7 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use crate::db::Db;
+use crate::idempotency::Once;
 use crate::metrics::AUDIT_SUPPRESSED;
 use crate::wake::Topic;
 
@@ -31,6 +34,8 @@ pub struct Change {
     events: Vec<Event>,
     wakes: Vec<Topic>,
     calls: Vec<NodeId>,
+    /// The key that its request came under, if this change is the first to keep it.
+    once: Option<Arc<Once>>,
 }
 
 struct Act {
@@ -55,7 +60,7 @@ enum Outcome {
 impl Db {
     /// Opens a change by `actor`. The action is a word of ours (`node.quarantine`), never text from outside.
     pub async fn change(&self, actor: &Actor, action: &'static str, target: impl Into<Target>) -> sqlx::Result<Change> {
-        Ok(Change {
+        let mut change = Change {
             tx: Db::begin(self.writer()).await?,
             db: self.clone(),
             actor: actor.clone(),
@@ -68,7 +73,17 @@ impl Db {
             events: Vec::new(),
             wakes: Vec::new(),
             calls: Vec::new(),
-        })
+            once: None,
+        };
+        let person = matches!(actor.kind, ActorKind::User | ActorKind::Token);
+        if let Some(once) = Once::here().filter(|once| person && !once.is_kept()) {
+            if let Some(decided) = once.look(&mut change).await? {
+                change.rollback().await?;
+                match once.decide(decided).await {}
+            }
+            change.once = Some(once);
+        }
+        Ok(change)
     }
 
     /// Records that authority was refused. Its own transaction: the refused change has none. The same refusal over and
@@ -185,8 +200,16 @@ impl Change {
     }
 
     pub async fn commit(mut self) -> sqlx::Result<()> {
+        // Another change of the same request may have been faster.
+        let once = self.once.take().filter(|once| !once.is_kept());
+        if let Some(once) = &once {
+            once.mark(&mut self.tx, self.at).await?;
+        }
         insert_all(&mut self.tx, &self.actor, &self.events, &self.acts, self.at).await?;
         self.tx.commit().await?;
+        if let Some(once) = once {
+            once.marked();
+        }
         // Never before: NOTIFY inside the transaction would serialise every commit, and a listener that looks
         // before the commit sees nothing.
         if !self.events.is_empty() {

@@ -201,6 +201,10 @@ async fn add(
     Params(PathId { id }): Params<PathId>,
     Body(body): Body<MemberAdd>,
 ) -> Answer<Json<MemberView>> {
+    // Before the change: whoever was answered before and may no more is not answered again.
+    Seat::take(fleet.app.db.read(), &principal, id)
+        .await?
+        .needs(ProjectRole::Admin)?;
     let mut change = fleet
         .app
         .db

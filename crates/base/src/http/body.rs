@@ -15,6 +15,7 @@ use serde::de::DeserializeOwned;
 
 use super::error::ApiError;
 use super::locate;
+use crate::idempotency::Once;
 
 /// The most a body may weigh unless its route says otherwise.
 pub(super) const BODY_LIMIT: usize = 256 * 1024;
@@ -61,6 +62,9 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
         let bytes = tokio::time::timeout(deadline, read(request, limit))
             .await
             .map_err(|_| ApiError::new(Code::BodyTooSlow).detail("deadline_s", deadline.as_secs()))??;
+        if let Some(once) = Once::here() {
+            once.body_is(&bytes);
+        }
         parse(&bytes).map(Body)
     }
 }

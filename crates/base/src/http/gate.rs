@@ -14,6 +14,7 @@ use model::signal::Code;
 
 use super::body::{BodyDeadline, BodyLimit};
 use super::error::ApiError;
+use super::once;
 use super::rate::{Ask, Standing, Subject};
 use super::route::{Access, RouteInfo};
 use super::shell::correlation_id;
@@ -53,7 +54,11 @@ pub(super) async fn gate(State(gate): State<Arc<Gate>>, mut request: Request, ne
         if let Some(limit) = route.body_limit {
             request.extensions_mut().insert(BodyLimit(limit));
         }
-        let response = next.run(request).await;
+        let response = match once::asked(&route, &request) {
+            Ok(None) => next.run(request).await,
+            Ok(Some(once)) => once::run(once, gate.app.db.clone(), &route, request, next).await,
+            Err(refusal) => return refusal.into_response(),
+        };
         match route.versioned && response.status().is_success() {
             true => version::tagged(response).await,
             false => response,

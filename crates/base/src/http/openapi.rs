@@ -9,7 +9,7 @@ use schemars::{Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
 use super::rate;
-use super::route::{Access, RouteInfo};
+use super::route::{Access, KeyUse, RouteInfo};
 use super::version;
 use crate::idempotency;
 
@@ -63,7 +63,7 @@ fn operation(route: &RouteInfo, generator: &mut SchemaGenerator, error: &Schema)
                 answer["headers"] = json!({ "ETag": { "description": "Its version.", "schema": tag } });
             }
         }
-        if route.keyed {
+        if matches!(route.key, KeyUse::Optional | KeyUse::Required) {
             answer["headers"][REPLAYED] = json!({
                 "description": "Only on an answer that was given before, under the same key.",
                 "schema": { "type": "string", "const": "true" },
@@ -79,12 +79,15 @@ fn operation(route: &RouteInfo, generator: &mut SchemaGenerator, error: &Schema)
     if version::needs_version(&route.method) {
         codes.extend([Code::PreconditionRequired, Code::VersionConflict]);
     }
-    if route.keyed {
+    if route.key != KeyUse::None {
         codes.extend([
             Code::IdempotencyKeyMissing,
             Code::IdempotencyKeyReused,
             Code::IdempotencyInFlight,
         ]);
+    }
+    if matches!(route.key, KeyUse::Optional | KeyUse::ToldOnce(_)) {
+        codes.push(Code::IdempotencyAnswerGone);
     }
     codes.sort_by_key(|code| (code.status(), code.as_str()));
     for code in codes {
@@ -124,12 +127,13 @@ fn operation(route: &RouteInfo, generator: &mut SchemaGenerator, error: &Schema)
             "The object's ETag, or `*` for whatever there is.",
         ));
     }
-    if route.keyed {
-        let mut key = header(
-            "Idempotency-Key",
-            true,
-            "Of the caller's own: the same again is the same wish.",
-        );
+    if route.key != KeyUse::None {
+        let what = "Of the caller's own: the same again is the same wish.";
+        let what = match route.key {
+            KeyUse::ToldOnce(why) => format!("{what} Its answer is told only once: {why}."),
+            KeyUse::None | KeyUse::Optional | KeyUse::Required => what.to_owned(),
+        };
+        let mut key = header("Idempotency-Key", route.key == KeyUse::Required, &what);
         key["schema"]["pattern"] = json!(idempotency::PATTERN);
         parameters.push(key);
     }

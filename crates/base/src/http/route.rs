@@ -31,6 +31,18 @@ pub enum Access {
     Roles(&'static [Role]),
 }
 
+/// What an Idempotency-Key means to a route.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyUse {
+    None,
+    /// Under one key it is done once and answered alike. The gate sees to that.
+    Optional,
+    /// The same, and nobody may ask without one; its handler sees to that.
+    Required,
+    /// Done once, but not answered again, for this reason.
+    ToldOnce(&'static str),
+}
+
 pub(super) type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
 
 /// Everything about a route but its handler.
@@ -54,8 +66,7 @@ pub struct RouteInfo {
     /// What each message of a stream is.
     pub(super) streams: Option<SchemaOf>,
     pub(super) takes: Option<SchemaOf>,
-    /// It has to come with an Idempotency-Key.
-    pub(super) keyed: bool,
+    pub key: KeyUse,
     pub(super) searches: Option<SchemaOf>,
 }
 
@@ -85,6 +96,11 @@ impl<S: Clone + Send + Sync + 'static> Route<S> {
         H: Handler<T, S>,
         T: 'static,
     {
+        // Whatever people ask to be done: no route can leave it out.
+        let key = match access {
+            Access::Scopes(_) if method == Method::POST && path.starts_with("/v1/") => KeyUse::Optional,
+            Access::Scopes(_) | Access::Public | Access::Roles(_) => KeyUse::None,
+        };
         let info = RouteInfo {
             method,
             path,
@@ -99,7 +115,7 @@ impl<S: Clone + Send + Sync + 'static> Route<S> {
             versioned: false,
             streams: None,
             takes: None,
-            keyed: false,
+            key,
             searches: None,
         };
         Self {
@@ -159,7 +175,13 @@ impl<S: Clone + Send + Sync + 'static> Route<S> {
 
     /// An Idempotency-Key, which the handler demands: under one key it is done once.
     pub fn takes_key(mut self) -> Self {
-        self.info.keyed = true;
+        self.info.key = KeyUse::Required;
+        self
+    }
+
+    /// Its answer has something that is kept nowhere, so that nobody can be told again.
+    pub fn told_once(mut self, why: &'static str) -> Self {
+        self.info.key = KeyUse::ToldOnce(why);
         self
     }
 

@@ -29,6 +29,7 @@ pub(super) fn routes() -> Routes<Fleet> {
             .answers::<Page<TokenView>>(),
         Route::post("/v1/tokens", ANYBODY, create)
             .summary("Make a token; its secret is shown once")
+            .told_once("the token's secret is kept nowhere")
             .takes::<TokenCreate>()
             .answers_with::<TokenCreated>(StatusCode::CREATED),
         Route::post("/v1/tokens/{id}/revoke", ANYBODY, revoke)

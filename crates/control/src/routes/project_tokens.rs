@@ -24,6 +24,7 @@ pub(super) fn routes() -> Routes<Fleet> {
             .answers::<Page<TokenView>>(),
         Route::post("/v1/projects/{id}/tokens", TENANT, create)
             .summary("Make a token that works in this project only; its secret is shown once")
+            .told_once("the token's secret is kept nowhere")
             .takes::<ProjectTokenCreate>()
             .answers_with::<TokenCreated>(StatusCode::CREATED),
         Route::post("/v1/projects/{id}/tokens/{token_id}/revoke", TENANT, revoke)

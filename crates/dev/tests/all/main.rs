@@ -14,6 +14,7 @@ mod keys;
 mod large;
 mod lifecycle;
 mod login;
+mod once;
 mod played;
 mod proxy;
 mod puppet;

@@ -29,6 +29,7 @@ pub fn routes() -> Routes<Fleet> {
     Routes::new([
         Route::post("/v1/nodes", WRITE, create)
             .summary("Add a node and get the token that lets its host in")
+            .told_once("the enrolment token is kept nowhere")
             .takes::<NodeCreate>()
             .answers_with::<Enrolment>(StatusCode::CREATED),
         Route::get("/v1/nodes", READ, list)
@@ -40,6 +41,7 @@ pub fn routes() -> Routes<Fleet> {
             .answers::<NodeView>(),
         Route::post("/v1/nodes/{id}/enroll", WRITE, enrol_again)
             .summary("A new enrolment token for a known host; its epoch will rise")
+            .told_once("the enrolment token is kept nowhere")
             .takes::<NodeEnrol>()
             .answers_with::<Enrolment>(StatusCode::CREATED),
         Route::post("/v1/nodes/{id}/probe", WRITE, probe)
