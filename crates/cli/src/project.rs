@@ -1,7 +1,7 @@
 //! `gpuaas project`: who works together, and what they may have at once.
 
 use clap::Subcommand;
-use model::api::{MemberAdd, ProjectCreate, QuotaChange};
+use model::api::{MemberAdd, ProjectCreate, QuotaChange, QuotaLimit};
 use model::state::ProjectRole;
 use serde_json::Value;
 
@@ -174,7 +174,25 @@ pub(crate) enum Quota {
         /// How many hours an allocation may be rented for; each then needs an end
         #[arg(long, value_name = "N", group = "limits")]
         max_ttl_hours: Option<u32>,
+        /// Take this limit away again: back to what a new project has
+        #[arg(long, value_name = "LIMIT", group = "limits", value_parser = limit)]
+        reset: Vec<QuotaLimit>,
     },
+}
+
+/// A limit as its flag names it.
+fn limit(word: &str) -> Result<QuotaLimit, String> {
+    let all = [
+        QuotaLimit::Slots,
+        QuotaLimit::SlotsPerSku,
+        QuotaLimit::Allocations,
+        QuotaLimit::Terminals,
+        QuotaLimit::MaxTtlHours,
+    ];
+    let names = all.map(|limit| limit.as_str().replace('_', "-"));
+    let at = names.iter().position(|name| *name == word.replace('_', "-"));
+    at.map(|at| all[at])
+        .ok_or_else(|| format!("one of {}", names.join(", ")))
 }
 
 pub(crate) async fn run(verb: Verb, session: &mut Session) -> Result<(), Failure> {
@@ -213,6 +231,7 @@ pub(crate) async fn run(verb: Verb, session: &mut Session) -> Result<(), Failure
             allocations,
             terminals,
             max_ttl_hours,
+            reset,
         }) => {
             let (client, path) = found(session, &project).await?;
             let body = QuotaChange {
@@ -221,6 +240,7 @@ pub(crate) async fn run(verb: Verb, session: &mut Session) -> Result<(), Failure
                 allocations,
                 terminals,
                 max_ttl_hours,
+                reset,
             };
             let document = client.post(&format!("{path}/quota"), &body).await?;
             session.out.told(&QUOTA, &document, &may_have(&project, &document))

@@ -3,7 +3,7 @@
 
 use base::Change;
 use base::http::{Answer, ApiError};
-use model::api::{QuotaChange, QuotaView};
+use model::api::{QuotaChange, QuotaLimit, QuotaView};
 use model::id::ProjectId;
 use model::signal::Code;
 use serde_json::Value;
@@ -111,7 +111,7 @@ async fn of_sku(from: impl PgExecutor<'_>, project: ProjectId, sku: Uuid) -> sql
     .await
 }
 
-/// What is not said stays. Less than is in use is fine: nothing is taken away, and nothing is added.
+/// What is not said stays; what is reset is again as in a new project. Less than is in use is fine: nothing is taken away, and nothing is added.
 pub async fn set(change: &mut Change, project: ProjectId, wish: &QuotaChange) -> Answer<()> {
     let int = |field: &str, value: Option<u32>| -> Answer<Option<i32>> {
         let most = 1_000_000;
@@ -122,12 +122,30 @@ pub async fn set(change: &mut Change, project: ProjectId, wish: &QuotaChange) ->
     };
     if wish.max_ttl_hours == Some(0) {
         let refused = ApiError::field("max_ttl_hours", "1 or more");
-        return Err(refused.hint("leave it out to keep what there is; for nothing at all set `allocations` to 0"));
+        return Err(refused.hint("leave it out to keep what there is, or name it in `reset` to take it away; for nothing at all set `allocations` to 0"));
     }
+    for (limit, set) in [
+        (QuotaLimit::Slots, wish.slots),
+        (QuotaLimit::SlotsPerSku, wish.slots_per_sku),
+        (QuotaLimit::Allocations, wish.allocations),
+        (QuotaLimit::Terminals, wish.terminals),
+        (QuotaLimit::MaxTtlHours, wish.max_ttl_hours),
+    ] {
+        if set.is_some() && wish.reset.contains(&limit) {
+            return Err(ApiError::field(
+                "reset",
+                format!("`{}` is set in the same wish", limit.as_str()),
+            ));
+        }
+    }
+    let reset: Vec<&str> = wish.reset.iter().map(|limit| limit.as_str()).collect();
     let done = sqlx::query(
-        "update quota set slots = coalesce($2, slots), slots_per_sku = coalesce($3, slots_per_sku),
-             allocations = coalesce($4, allocations), terminals = coalesce($5, terminals),
-             max_ttl_hours = coalesce($6, max_ttl_hours), version = version + 1
+        "update quota set slots = coalesce($2, case when 'slots' = any($7) then 8 end, slots),
+             slots_per_sku = case when 'slots_per_sku' = any($7) then null else coalesce($3, slots_per_sku) end,
+             allocations = coalesce($4, case when 'allocations' = any($7) then 8 end, allocations),
+             terminals = coalesce($5, case when 'terminals' = any($7) then 10 end, terminals),
+             max_ttl_hours = case when 'max_ttl_hours' = any($7) then null else coalesce($6, max_ttl_hours) end,
+             version = version + 1
          where project_id = $1 and exists (select from project where id = $1 and deleted_at is null)",
     )
     .bind(project.uuid())
@@ -136,6 +154,7 @@ pub async fn set(change: &mut Change, project: ProjectId, wish: &QuotaChange) ->
     .bind(int("allocations", wish.allocations)?)
     .bind(int("terminals", wish.terminals)?)
     .bind(int("max_ttl_hours", wish.max_ttl_hours)?)
+    .bind(reset)
     .execute(change.conn())
     .await?;
     if done.rows_affected() == 0 {

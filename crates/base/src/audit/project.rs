@@ -36,7 +36,14 @@ const DETAILS: &[(&str, &[&str])] = &[
     ("project.member_remove", &["user"]),
     (
         "quota.set",
-        &["slots", "slots_per_sku", "allocations", "terminals", "max_ttl_hours"],
+        &[
+            "slots",
+            "slots_per_sku",
+            "allocations",
+            "terminals",
+            "max_ttl_hours",
+            "reset",
+        ],
     ),
     ("token.create", &["token_id", "name", "expires_at", "project_role"]),
     ("allocation.release", &["reason"]),

@@ -113,6 +113,27 @@ async fn programs_get_the_object() {
 }
 
 #[tokio::test]
+async fn a_limit_is_taken_away_by_its_name_and_by_no_other() {
+    let server = platform("active").await;
+    let words = [
+        "project",
+        "quota",
+        "set",
+        "demo",
+        "--reset",
+        "max-ttl-hours",
+        "--reset",
+        "slots",
+    ];
+    let said = types(&server, &words).await;
+    assert_eq!(said.exit, 0, "{}", said.err);
+    let body = server.asked().pop().expect("asked").body;
+    assert_eq!(body["reset"], json!(["max_ttl_hours", "slots"]));
+    let said = types(&server, &["project", "quota", "set", "demo", "--reset", "hours"]).await;
+    assert!(said.exit == 2 && said.err.contains("max-ttl-hours"), "{}", said.err);
+}
+
+#[tokio::test]
 async fn a_quota_is_not_set_to_nothing_and_no_role_is_invented() {
     let server = platform("").await;
     let said = types(&server, &["project", "quota", "set", "demo"]).await;

@@ -7,6 +7,7 @@ pub(crate) mod events;
 mod every_state;
 mod late_phases;
 mod late_repair;
+mod limits;
 mod machines;
 mod matrix;
 mod once;

@@ -27,7 +27,9 @@ pub use image::{CataloguePublish, CatalogueView, ImageView};
 pub use node::{
     CertificateView, Enrolment, NodeCondition, NodeCreate, NodeEnrol, NodeModeChange, NodeReason, NodeView,
 };
-pub use project::{KeyCreate, KeyView, MemberAdd, MemberView, ProjectCreate, ProjectView, QuotaChange, QuotaView};
+pub use project::{
+    KeyCreate, KeyView, MemberAdd, MemberView, ProjectCreate, ProjectView, QuotaChange, QuotaLimit, QuotaView,
+};
 pub use sku::{FreeCount, SkuChange, SkuCreate, SkuKind, SkuPrice, SkuView};
 pub use slot::{SlotDifference, SlotFault, SlotProofView, SlotQuarantine, SlotView, TopologyView};
 pub use task::{PhaseState, PhaseView, TaskTypeView, TaskView};

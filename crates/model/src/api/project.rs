@@ -64,6 +64,29 @@ pub struct QuotaView {
     pub version: i64,
 }
 
+/// A limit by its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum QuotaLimit {
+    Slots,
+    SlotsPerSku,
+    Allocations,
+    Terminals,
+    MaxTtlHours,
+}
+
+impl QuotaLimit {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            QuotaLimit::Slots => "slots",
+            QuotaLimit::SlotsPerSku => "slots_per_sku",
+            QuotaLimit::Allocations => "allocations",
+            QuotaLimit::Terminals => "terminals",
+            QuotaLimit::MaxTtlHours => "max_ttl_hours",
+        }
+    }
+}
+
 /// What is left out stays as it is.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -78,6 +101,9 @@ pub struct QuotaChange {
     pub terminals: Option<u32>,
     #[serde(default)]
     pub max_ttl_hours: Option<u32>,
+    /// Taken away again: back to what a new project has, which for `slots_per_sku` and `max_ttl_hours` is no limit.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reset: Vec<QuotaLimit>,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]

@@ -1,6 +1,7 @@
 //! What happens to projects and to what can be rented.
 
 use super::shapes;
+use crate::api::QuotaLimit;
 use crate::id::UserId;
 use crate::state::ProjectRole;
 use crate::value::FileName;
@@ -24,6 +25,8 @@ shapes! {
         allocations: Option<u32>,
         terminals: Option<u32>,
         max_ttl_hours: Option<u32>,
+        /// Back to what a new project has.
+        reset: Option<Vec<QuotaLimit>>,
     }
     SkuCreated {
         name: String,
