@@ -14,6 +14,7 @@ function project_of(text,text) 9d9233f81f220cbd5043b8b3fb553dc2
 function slot_changes_room() d5f0e32874d82071bff2c4f3d37d7b1b
 function slot_fits(slot,text,bigint,bigint,bigint,boolean) 01f2650167c122d51e2a60f4474d6fd7
 function slot_to_be_had(slot) 142a38e26145b7ceac6dd569dd8fc79f
+function task_dirties() 08805d0a41fe1bc70a510238f6ab9633
 function usage_lost(uuid,timestamp with time zone,text) fb65d5b98bd6dbf442d3042b73b6195e
 function usage_proven(uuid,timestamp with time zone,text) 3f542043038de9450e1cd07da948e5dc
 grant delete, insert, select on browser_session to gpuaas_app
@@ -228,9 +229,9 @@ table audit column project_id uuid
 table audit column target_id text not null
 table audit column target_kind text not null
 table audit constraint audit_actor_kind_check CHECK ((actor_kind = ANY (ARRAY['user'::text, 'token'::text, 'node'::text, 'system'::text, 'role'::text])))
-table audit constraint audit_check CHECK (((project_id IS NULL) OR (target_kind = ANY (ARRAY['project'::text, 'allocation'::text, 'token'::text]))))
 table audit constraint audit_outcome_check CHECK ((outcome = ANY (ARRAY['ok'::text, 'refused'::text, 'failed'::text])))
 table audit constraint audit_pkey PRIMARY KEY (id)
+table audit constraint audit_project_id_check CHECK (((project_id IS NULL) OR (target_kind = ANY (ARRAY['project'::text, 'allocation'::text, 'token'::text]))))
 table audit index CREATE INDEX audit_by_actor ON public.audit USING btree (actor_id, at DESC)
 table audit index CREATE INDEX audit_by_target ON public.audit USING btree (target_kind, target_id, at DESC)
 table audit index CREATE INDEX audit_by_time ON public.audit USING btree (at DESC, id DESC)
@@ -939,3 +940,4 @@ trigger CREATE TRIGGER machine_is_clean BEFORE INSERT ON public.lease FOR EACH R
 trigger CREATE TRIGGER project_ends BEFORE UPDATE OF deleted_at ON public.project FOR EACH ROW EXECUTE FUNCTION project_ends()
 trigger CREATE TRIGGER project_keeps_owner AFTER DELETE OR UPDATE ON public.project_member FOR EACH ROW EXECUTE FUNCTION project_keeps_owner()
 trigger CREATE TRIGGER slot_changes_room AFTER INSERT OR DELETE OR UPDATE OF state, fault, gpu ON public.slot FOR EACH ROW EXECUTE FUNCTION slot_changes_room()
+trigger CREATE TRIGGER task_dirties AFTER UPDATE OF state ON public.task FOR EACH ROW WHEN (((new.state = 'dispatched'::text) AND (old.state = 'queued'::text) AND (new.slots IS NOT NULL) AND (new.task_type = 'slice.vm_provision'::text))) EXECUTE FUNCTION task_dirties()

@@ -1,7 +1,14 @@
 -- The audit of one project, for its owners. Whose a row is follows from its target and is found by the database itself, so
 -- that no writer can forget it, or say otherwise. What is not about a project, its allocations or its tokens is nobody's here.
-alter table audit add column if not exists project_id uuid
-    check (project_id is null or target_kind in ('project', 'allocation', 'token'));
+alter table audit add column if not exists project_id uuid;
+do $$
+begin
+    if not exists (select from pg_constraint where conname = 'audit_project_id_check') then
+        alter table audit add constraint audit_project_id_check
+            check (project_id is null or target_kind in ('project', 'allocation', 'token')) not valid;
+    end if;
+end
+$$;
 
 create or replace function project_of(target_kind text, target_id text) returns uuid language plpgsql stable as $$
 declare
@@ -32,10 +39,3 @@ end
 $$;
 create or replace trigger audit_of_project before insert on audit
     for each row when (new.target_kind in ('project', 'allocation', 'token')) execute function audit_of_project();
-
--- What was written before. The seal does not cover whose a row is, and nothing that it covers is touched.
-update audit set project_id = project_of(target_kind, target_id)
-where target_kind in ('project', 'allocation', 'token') and project_id is null
-  and project_of(target_kind, target_id) is not null;
-
-create index if not exists audit_of_project on audit (project_id, at desc, id desc) where project_id is not null;

@@ -111,43 +111,19 @@ impl Name {
         answer: &Value,
         at: Timestamp,
     ) -> sqlx::Result<()> {
-        const PUT: &str = "insert into idempotency (user_id, route, key, body_sha256, status, answer, created_at)
-             values ($1, $2, $3, $4, $5, $6, $7)";
-        self.insert(PUT, conn, body, status, answer, at).await
-    }
-
-    async fn put_if_none(
-        &self,
-        conn: &mut PgConnection,
-        body: Sha256,
-        status: u16,
-        answer: &Value,
-        at: Timestamp,
-    ) -> sqlx::Result<()> {
-        const PUT: &str = "insert into idempotency (user_id, route, key, body_sha256, status, answer, created_at)
-             values ($1, $2, $3, $4, $5, $6, $7) on conflict do nothing";
-        self.insert(PUT, conn, body, status, answer, at).await
-    }
-
-    async fn insert(
-        &self,
-        sql: &'static str,
-        conn: &mut PgConnection,
-        body: Sha256,
-        status: u16,
-        answer: &Value,
-        at: Timestamp,
-    ) -> sqlx::Result<()> {
-        sqlx::query(sql)
-            .bind(self.user.uuid())
-            .bind(&self.route)
-            .bind(&self.key)
-            .bind(body.as_bytes().as_slice())
-            .bind(i32::from(status))
-            .bind(answer)
-            .bind(OffsetDateTime::from(at))
-            .execute(conn)
-            .await?;
+        sqlx::query(
+            "insert into idempotency (user_id, route, key, body_sha256, status, answer, created_at)
+             values ($1, $2, $3, $4, $5, $6, $7)",
+        )
+        .bind(self.user.uuid())
+        .bind(&self.route)
+        .bind(&self.key)
+        .bind(body.as_bytes().as_slice())
+        .bind(i32::from(status))
+        .bind(answer)
+        .bind(OffsetDateTime::from(at))
+        .execute(conn)
+        .await?;
         Ok(())
     }
 }

@@ -4,7 +4,7 @@ use clap::{Args, Subcommand};
 use model::signal::Code;
 use serde_json::Value;
 
-use crate::client::{Client, PAGE, encode};
+use crate::client::{Client, PAGE, encode, leads_nowhere};
 use crate::failure::{Exit, Failure};
 use crate::ids::{Noun, resolve};
 use crate::output::Format;
@@ -141,10 +141,12 @@ pub(crate) async fn export(
     filters: &[(&str, Option<String>)],
 ) -> Result<(), Failure> {
     let client = session.client()?;
-    let mut after = None;
+    let mut after: Option<String> = None;
+    let mut empty = 0;
     loop {
         let (items, next) = client.page(path, filters, PAGE, after.as_deref()).await?;
-        let stuck = items.is_empty() || next == after;
+        empty = if items.is_empty() { empty + 1 } else { 0 };
+        let stuck = leads_nowhere(empty, after.as_deref(), next.as_deref());
         for row in &items {
             session.out.ndjson(row)?;
         }

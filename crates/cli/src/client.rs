@@ -28,6 +28,14 @@ pub(crate) struct Client {
     logged_in: bool,
 }
 
+/// So many empty pages one after the other are millions of rows without one that is wanted.
+const EMPTY_MOST: usize = 1000;
+
+/// A page that leads back to itself, or on and on to empty ones, would be read for ever.
+pub(crate) fn leads_nowhere(empty: usize, from: Option<&str>, to: Option<&str>) -> bool {
+    empty > EMPTY_MOST || from == to
+}
+
 impl Client {
     pub(crate) fn new(settings: &Settings) -> Result<Self, Failure> {
         let url = settings.url.as_ref().ok_or_else(|| {
@@ -133,11 +141,12 @@ impl Client {
     ) -> Result<Value, Failure> {
         let mut items: Vec<Value> = Vec::new();
         let mut next: Option<String> = None;
+        let mut empty = 0;
         while items.len() < most {
             let limit = (most - items.len()).min(PAGE);
             let (more, after) = self.page(path, filters, limit, next.as_deref()).await?;
-            // A page that is empty or leads back to itself would be read for ever.
-            let stuck = more.is_empty() || after == next;
+            empty = if more.is_empty() { empty + 1 } else { 0 };
+            let stuck = leads_nowhere(empty, next.as_deref(), after.as_deref());
             items.extend(more);
             next = after;
             if next.is_none() || stuck {
@@ -147,7 +156,8 @@ impl Client {
         Ok(json!({"items": items, "next": next}))
     }
 
-    /// One page, and where the next one begins.
+    /// One page, and where the next one begins. It may be empty and others follow: its filter has left out all that was
+    /// looked at for it.
     pub(crate) async fn page(
         &self,
         path: &str,

@@ -125,7 +125,8 @@ async fn name(
              order by task.id for update of task),
          kept as (
              update task set lease_until = $7, named_by = $8, phase = named.phase,
-                 phase_since = case when task.phase is distinct from named.phase then $11 else task.phase_since end,
+                 phase_since = case when task.phase is distinct from named.phase or task.phase_since is null then $11
+                     else task.phase_since end,
                  done_bytes = named.done_bytes, of_bytes = named.of_bytes,
                  started_at = coalesce(task.started_at, named.started_at),
                  state = case when coalesce(task.started_at, named.started_at) is not null then 'started' else 'dispatched' end,

@@ -64,13 +64,31 @@ pub(super) async fn among(
             .and_modify(|(_, last)| last.clone_from(&task))
             .or_insert_with(|| (task.clone(), task.clone()));
     }
-    let mut all = moves.clone();
+    let mut lines = Vec::new();
     for (first, last) in switches.values() {
-        all.extend(told(&moves, first, last)?);
+        lines.extend(told(&moves, first, last)?);
     }
     // What came in the same moment stays in its order.
-    all.sort_by_key(|one| one.at);
-    Ok(all)
+    lines.sort_by_key(|one| one.at);
+    Ok(merged(moves, lines))
+}
+
+/// Moves stay in their order, whatever their clocks said; each line comes after the last move that is no younger.
+fn merged(moves: Vec<TransitionView>, lines: Vec<TransitionView>) -> Vec<TransitionView> {
+    let places: Vec<usize> = lines
+        .iter()
+        .map(|line| moves.iter().rposition(|one| one.at <= line.at).map_or(0, |at| at + 1))
+        .collect();
+    let mut all = Vec::with_capacity(moves.len() + lines.len());
+    let mut lines = places.into_iter().zip(lines).peekable();
+    for (place, one) in moves.into_iter().enumerate() {
+        while let Some((_, line)) = lines.next_if(|(at, _)| *at <= place) {
+            all.push(line);
+        }
+        all.push(one);
+    }
+    all.extend(lines.map(|(_, line)| line));
+    all
 }
 
 fn told(moves: &[TransitionView], first: &Row, last: &Row) -> Answer<Vec<TransitionView>> {

@@ -4,9 +4,9 @@ mod phases;
 
 use std::time::Duration;
 
-use base::Actor;
 use base::http::Answer;
 use base::idempotency;
+use base::{Actor, Change};
 use model::id::AllocationId;
 use model::signal::Code;
 use time::OffsetDateTime;
@@ -64,11 +64,7 @@ async fn tell_late(
     code: Option<String>,
     at_step: Option<String>,
 ) -> Answer<()> {
-    let mut change = worker
-        .app
-        .db
-        .change(&Actor::system("deadlines"), "allocation.stuck", id)
-        .await?;
+    let mut change = begin_late(worker, id).await?;
     let row = store::lock(&mut change, id).await?;
     let stays = row.ended_at.is_none() && row.stuck_since.is_none();
     if stays && (row.deadline_at.is_some_and(|deadline| deadline < now) || code.is_some()) {
@@ -80,6 +76,11 @@ async fn tell_late(
         change.commit().await?;
     }
     Ok(())
+}
+
+async fn begin_late(worker: &Worker, id: AllocationId) -> sqlx::Result<Change> {
+    let actor = Actor::system("deadlines");
+    worker.app.db.change(&actor, "allocation.stuck", id).await
 }
 
 /// Those whose time is over end as if their tenant had released them.

@@ -17,16 +17,26 @@ use crate::tx::ActorKind;
 
 const LIST: &str = "project_audit";
 
+/// Looked at for one page at most: what a filter leaves out could be all that there is.
+const LOOKED_AT: i64 = 2000;
+
 /// Along an index of its own, from the newest on or from where the last page ended, whatever the values are.
 pub const OF_PROJECT: &str =
     "select id, at, actor_kind, actor_id, action, target_kind, target_id, outcome, code, correlation_id, details
-     from audit
-     where project_id = $1
-       and (at, id) < (coalesce($2::timestamptz, 'infinity'), coalesce($3::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff'))
-       and ($4::text is null or (actor_id = $4 and actor_kind in ('user', 'token')))
+     from (select * from audit
+           where project_id = $1 and (at, id) < (coalesce($2::timestamptz, 'infinity'),
+                                                 coalesce($3::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff'))
+           order by at desc, id desc limit $10) as looked
+     where ($4::text is null or (actor_id = $4 and actor_kind in ('user', 'token')))
        and ($5::text is null or action = $5) and ($6::text is null or target_id = $6)
        and ($7::text is null or outcome = $7) and ($8::uuid is null or correlation_id = $8)
      order by at desc, id desc limit $9";
+
+/// The last row that such a look has come to, if there may be more behind it.
+const REACHED: &str = "select at, id from audit
+     where project_id = $1 and (at, id) < (coalesce($2::timestamptz, 'infinity'),
+                                           coalesce($3::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff'))
+     order by at desc, id desc limit 1 offset $4 - 1";
 
 /// Which details of an action are the project's own. What stands nowhere here is told to none of its people.
 const DETAILS: &[(&str, &[&str])] = &[
@@ -101,9 +111,22 @@ pub async fn list_of_project(
         .bind(&filter.outcome)
         .bind(filter.correlation_id)
         .bind(page.fetch())
+        .bind(LOOKED_AT)
         .fetch_all(db.read())
         .await?;
-    Ok(page.answer(rows, LIST, key, |row| (row.at.into(), row.id), show))
+    let short = rows.len() <= page.limit as usize;
+    let mut answer = page.answer(rows, LIST, key, |row| (row.at.into(), row.id), show);
+    if short {
+        let reached: Option<(OffsetDateTime, Uuid)> = sqlx::query_as(REACHED)
+            .bind(project.uuid())
+            .bind(at)
+            .bind(id)
+            .bind(LOOKED_AT)
+            .fetch_optional(db.read())
+            .await?;
+        answer.next = reached.map(|(at, id)| key.seal(LIST, at.into(), id));
+    }
+    Ok(answer)
 }
 
 fn show(row: Row) -> api::ProjectAuditRow {

@@ -140,17 +140,20 @@ pub async fn check(conn: &mut PgConnection) -> Result<(), MigrateError> {
     let exists: bool = sqlx::query_scalar("select to_regclass('schema_migration') is not null")
         .fetch_one(&mut *conn)
         .await?;
-    let at: i32 = if exists {
-        sqlx::query_scalar("select coalesce(max(version), 0) from schema_migration")
-            .fetch_one(&mut *conn)
+    let there: Vec<i32> = if exists {
+        sqlx::query_scalar("select version from schema_migration order by version")
+            .fetch_all(&mut *conn)
             .await?
     } else {
-        0
+        Vec::new()
     };
-    if at < need {
-        Err(MigrateError::Behind { at, need })
-    } else {
-        Ok(())
+    let missing = MIGRATIONS.iter().find(|migration| !there.contains(&migration.version));
+    match missing {
+        Some(missing) => Err(MigrateError::Behind {
+            at: there.into_iter().filter(|at| *at < missing.version).max().unwrap_or(0),
+            need,
+        }),
+        None => Ok(()),
     }
 }
 

@@ -46,4 +46,6 @@ migrations! {
     31 = "0031_phase_since",
     32 = "0032_retried",
     33 = "0033_dirt_with_the_task",
+    34 = "0034_project_audit_index",
+    35 = "0035_project_audit_before",
 }

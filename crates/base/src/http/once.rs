@@ -31,21 +31,27 @@ pub(super) fn asked(route: &RouteInfo, request: &Request) -> Result<Option<Arc<O
     let Some(key) = idempotency::given(request.headers())? else {
         return Ok(None);
     };
-    let name = Name::new(principal.user_id, format!("{} {}", route.method, route.path), key);
-    // A token of another project that sends the same words wants something else.
+    // The tokens of a project have keys of their own: whose they were made by does not matter.
     let project = principal.confined.map(|confined| confined.project.to_string());
-    let about = format!("{} {}", request.uri().path(), project.unwrap_or_default());
+    let place = format!("{} {} {}", route.method, route.path, project.unwrap_or_default());
+    let name = Name::new(principal.user_id, place.trim_end().to_owned(), key);
+    let about = request
+        .uri()
+        .path_and_query()
+        .map(ToString::to_string)
+        .unwrap_or_default();
     Ok(Some(Once::new(name, about)))
 }
 
 pub(super) async fn run(once: Arc<Once>, db: Db, route: &RouteInfo, request: Request, next: Next) -> Response {
     let told_once = matches!(route.key, KeyUse::ToldOnce(_));
+    let deadline = route.deadline;
     let work = async move {
-        let answered = once.scope(next.run(request));
+        let answered = tokio::time::timeout(deadline, once.scope(next.run(request)));
         let response = tokio::select! {
             biased;
             decided = once.decided() => return again(decided),
-            response = answered => response,
+            response = answered => response.unwrap_or_else(|_| ApiError::new(Code::DeadlineExceeded).into_response()),
         };
         keep(&once, &db, response, told_once).await
     };
@@ -74,9 +80,14 @@ fn again(decided: Decided) -> Response {
     response
 }
 
-/// Only what was done is kept: whoever was refused may ask again under the same key.
+/// Only what was done is kept: whoever was refused, or asked for what was so already, may ask again under the same key.
 async fn keep(once: &Once, db: &Db, response: Response, told_once: bool) -> Response {
+    if !once.is_kept() {
+        return response;
+    }
     if !response.status().is_success() {
+        // It was done, and its answer came to nothing: the next one is told that at once.
+        put(once, db, StatusCode::OK, None).await;
         return response;
     }
     let (head, body) = response.into_parts();
@@ -85,8 +96,12 @@ async fn keep(once: &Once, db: &Db, response: Response, told_once: bool) -> Resp
         return ApiError::new(Code::Internal).into_response();
     };
     let text = std::str::from_utf8(&bytes).ok().filter(|_| !told_once);
-    if let Err(error) = once.keep(db, head.status, text).await {
+    put(once, db, head.status, text).await;
+    Response::from_parts(head, Body::from(bytes))
+}
+
+async fn put(once: &Once, db: &Db, status: StatusCode, text: Option<&str>) {
+    if let Err(error) = once.keep(db, status, text).await {
         tracing::warn!(%error, "an answer is not kept for whoever asks again under its key");
     }
-    Response::from_parts(head, Body::from(bytes))
 }

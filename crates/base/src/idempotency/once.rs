@@ -139,12 +139,9 @@ impl Once {
     pub(crate) async fn keep(&self, db: &Db, status: StatusCode, body: Option<&str>) -> sqlx::Result<()> {
         let at = db.clock().now();
         let mut tx = Db::begin(db.writer()).await?;
-        if self.is_kept() {
-            self.name.forget(&mut tx).await?;
-        }
-        // Without an effect nothing has kept others from being here meanwhile, and theirs is as good.
+        self.name.forget(&mut tx).await?;
         self.name
-            .put_if_none(&mut tx, self.digest(), status.as_u16(), &json!(body), at)
+            .put(&mut tx, self.digest(), status.as_u16(), &json!(body), at)
             .await?;
         tx.commit().await
     }

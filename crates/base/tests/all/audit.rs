@@ -397,9 +397,9 @@ async fn a_projects_audit_is_read_along_its_own_index_from_any_place() {
         for place in ["null, null", "now() - interval '9 hours', gen_random_uuid()"] {
             let sql = format!(
                 "set plan_cache_mode = {mode}; deallocate all;
-                 prepare one (uuid, timestamptz, uuid, text, text, text, text, uuid, bigint) as {};
+                 prepare one (uuid, timestamptz, uuid, text, text, text, text, uuid, bigint, bigint) as {};
                  explain (analyze, costs off, timing off)
-                 execute one('00000000-0000-4000-8000-000000000001', {place}, null, null, null, null, null, 51)",
+                 execute one('00000000-0000-4000-8000-000000000001', {place}, null, null, null, null, null, 51, 2000)",
                 audit::OF_PROJECT
             );
             let lines = sqlx::raw_sql(AssertSqlSafe(sql)).fetch_all(&mut conn).await;
@@ -415,6 +415,36 @@ async fn a_projects_audit_is_read_along_its_own_index_from_any_place() {
                 mode == "force_generic_plan" || page.is_some_and(|line| line.contains("rows=51")),
                 "{place}: {plan}"
             );
+        }
+    }
+}
+
+const OF_ONE: &str =
+    "insert into audit (id, at, actor_kind, actor_id, action, target_kind, target_id, outcome, correlation_id, project_id)
+    select gen_random_uuid(), now() - n * interval '1 second', 'user', 'x',
+        case n when 1 then 'first.one' when 4100 then 'last.one' else 'x.y' end, 'project', n, 'ok', gen_random_uuid(),
+        '00000000-0000-0000-0000-000000000001'
+    from generate_series(1, 4100) n";
+
+#[tokio::test]
+async fn a_filter_that_fits_hardly_anything_costs_no_more_than_a_page() {
+    let test = TestDb::new().await;
+    let (db, app) = (test.db(), test.app().await);
+    tamper(&test, OF_ONE).await;
+    let project = ProjectId::from(uuid::Uuid::from_u128(1));
+    for (action, pages) in [("first.one", [1, 0, 0]), ("last.one", [0, 0, 1]), ("no.one", [0, 0, 0])] {
+        let mut after = None;
+        for (nth, found) in pages.into_iter().enumerate() {
+            let filter = ProjectAuditFilter {
+                action: Some(action.to_owned()),
+                after,
+                ..ProjectAuditFilter::default()
+            };
+            let page = audit::list_of_project(&db, project, &filter, &app.cursors).await;
+            let page = page.expect("a page");
+            assert_eq!(page.items.len(), found, "{action}, page {nth}");
+            assert_eq!(page.next.is_some(), nth < 2, "{action}: 2000 rows each, and a hundred");
+            after = page.next;
         }
     }
 }
@@ -479,7 +509,7 @@ async fn whose_a_row_is_the_database_finds_out_and_nobody_says() {
     assert!(of(one).await.is_empty());
     let migration = base::db::migrations::MIGRATIONS
         .iter()
-        .find(|one| one.version == 30)
+        .find(|one| one.version == 35)
         .expect("it is there");
     sqlx::raw_sql(AssertSqlSafe(migration.sql))
         .execute(&mut conn)

@@ -4,7 +4,9 @@
 
 use base::Change;
 use base::http::Answer;
+use model::dsse::Envelope;
 use model::id::{NodeId, OpId};
+use model::key::PublicKey;
 use model::outcome::{Outcome, ResultPayload};
 use model::proof::{ResetProof, WipeProof};
 use model::signal::Code;
@@ -57,6 +59,8 @@ pub(crate) async fn landed(
             _ => proved.is_some() && !matches!(result.code, Some(Code::Stuck | Code::SlotLeased)),
         };
         match proved {
+            // An untouched disk is no wipe, and nothing less ends a quarantine. Whoever wants the slot back asks for one.
+            Some(proof) if good_end && proof.kind != "wipe" && slot.quarantine_no.is_some() => {}
             Some(proof) if good_end => {
                 let why = if proof.kind == "wipe" {
                     "wiped, with proof"
@@ -70,6 +74,8 @@ pub(crate) async fn landed(
                     discovery::blame(change, &slot, code, shortened(&why)).await?;
                 }
             }
+            // It comes late: what it may have left behind is wiped already.
+            _ if wiped_since(change, &slot, node, task, result).await? => {}
             _ => {
                 let code = result.code.unwrap_or(Code::WipeUnproved);
                 let what = if task_type == TaskType::VmRelease {
@@ -89,6 +95,43 @@ pub(crate) async fn landed(
     let row = node::store::lock(change, node.id()).await?.ok_or(Code::NotFound)?;
     node::state::emptied(change, &row).await?;
     Ok(blamed.is_some())
+}
+
+/// Was what this task's operation may have left ended by a clean wipe that came after it? A host does one thing at a time
+/// with a slot, so what it journalled later it did later; results may overtake each other on their way here.
+async fn wiped_since(
+    change: &mut Change,
+    slot: &SlotRow,
+    node: &NodeRow,
+    task: &TaskRow,
+    result: &ResultPayload,
+) -> Answer<bool> {
+    let wiped: Option<Vec<u8>> = sqlx::query_scalar(
+        "select t.result from slot_dirt d join slot_proof p on p.no = d.ended_by join task t on t.id = p.task_id
+         where d.slot_id = $1 and d.op_id = $2 and d.ended_kind = 'wipe' and p.op_id <> $2
+           and t.node_id = $3 and t.node_epoch = $4 order by d.no desc limit 1",
+    )
+    .bind(slot.id)
+    .bind(task.op_id)
+    .bind(task.node_id)
+    .bind(task.node_epoch)
+    .fetch_optional(change.conn())
+    .await?
+    .flatten();
+    // As its executor signed it, not as our rows may say by now.
+    let signed = wiped.and_then(|bytes| Envelope::parse(&bytes).ok());
+    let key = node
+        .result_public
+        .as_deref()
+        .and_then(|key| <[u8; 32]>::try_from(key).ok());
+    let (Some(signed), Some(key)) = (signed, key) else {
+        return Ok(false);
+    };
+    let later = ResultPayload::open(&signed, &PublicKey::from_bytes(key));
+    Ok(later.is_ok_and(|later| {
+        (later.node_id, later.node_epoch) == (result.node_id, result.node_epoch)
+            && later.journal_seq > result.journal_seq
+    }))
 }
 
 /// Has the executor signed that it did nothing at all?

@@ -6,10 +6,11 @@ use base::http::Answer;
 use model::id::AllocationId;
 use model::signal::Code;
 use model::task::TaskType;
+use sqlx::PgExecutor;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::{AT_ONCE, tell_late};
+use super::{AT_ONCE, begin_late};
 use crate::allocation::{moves, store};
 use crate::worker::Worker;
 
@@ -35,8 +36,36 @@ fn table() -> (Vec<&'static str>, Vec<String>, Vec<i64>) {
 /// became of them.
 pub(super) async fn late(worker: &Worker) -> Answer<()> {
     let now = OffsetDateTime::from(worker.app.clock.now());
+    let late = in_late_phases(worker.app.db.read(), now, None).await?;
+    for (id, phase) in late {
+        let id = AllocationId::from(id);
+        if let Err(error) = tell(worker, id, now, phase).await {
+            tracing::warn!(allocation = %id, %error, "a phase is late, and nobody is told of it yet");
+        }
+    }
+    Ok(())
+}
+
+/// Looked at again under its lock: it may have gone on, or been tried again, since it was listed.
+async fn tell(worker: &Worker, id: AllocationId, now: OffsetDateTime, phase: String) -> Answer<()> {
+    let mut change = begin_late(worker, id).await?;
+    let row = store::lock(&mut change, id).await?;
+    let still = in_late_phases(change.conn(), now, Some(id.uuid())).await?;
+    if still.iter().any(|(_, at)| *at == phase) {
+        moves::stuck(&mut change, &row, Code::DeadlineExceeded, &phase).await?;
+        change.commit().await?;
+    }
+    Ok(())
+}
+
+/// All of them, or this one if it is.
+async fn in_late_phases(
+    db: impl PgExecutor<'_>,
+    now: OffsetDateTime,
+    only: Option<Uuid>,
+) -> sqlx::Result<Vec<(Uuid, String)>> {
     let (types, names, seconds) = table();
-    let late: Vec<(Uuid, String)> = sqlx::query_as(
+    sqlx::query_as(
         "select a.id, t.phase from unnest($2::text[], $3::text[], $4::bigint[]) as may (task_type, phase, within_s)
          join task t on t.task_type = may.task_type and t.phase = may.phase
              and t.state in ('queued', 'dispatched', 'started', 'unknown')
@@ -44,23 +73,17 @@ pub(super) async fn late(worker: &Worker) -> Answer<()> {
          join intent i on i.sha256 = t.intent_sha256 and i.generation = 1
          join allocation a on a.id = i.allocation_id
          where a.ended_at is null and a.stuck_since is null
-           and coalesce(a.retried_at < $1 - may.within_s * interval '1 second', true) limit $5",
+           and coalesce(a.retried_at < $1 - may.within_s * interval '1 second', true)
+           and ($6::uuid is null or a.id = $6) limit $5",
     )
     .bind(now)
     .bind(types)
     .bind(names)
     .bind(seconds)
     .bind(AT_ONCE)
-    .fetch_all(worker.app.db.read())
-    .await?;
-    for (id, phase) in late {
-        let id = AllocationId::from(id);
-        let code = Some(Code::DeadlineExceeded.as_str().to_owned());
-        if let Err(error) = tell_late(worker, id, now, code, Some(phase)).await {
-            tracing::warn!(allocation = %id, %error, "a phase is late, and nobody is told of it yet");
-        }
-    }
-    Ok(())
+    .bind(only)
+    .fetch_all(db)
+    .await
 }
 
 /// Those that have come out of the phase they were stuck in.
@@ -80,13 +103,20 @@ pub(super) async fn over(worker: &Worker) -> Answer<()> {
     .await?;
     for (id, phase) in over {
         let id = AllocationId::from(id);
-        let actor = Actor::system("deadlines");
-        let mut change = worker.app.db.change(&actor, "allocation.unstuck", id).await?;
-        let row = store::lock(&mut change, id).await?;
-        if row.ended_at.is_none() && row.stuck_at.as_deref() == Some(&phase) {
-            moves::stuck_no_more(&mut change, &row).await?;
-            change.commit().await?;
+        if let Err(error) = tell_over(worker, id, &phase).await {
+            tracing::warn!(allocation = %id, %error, "a phase is over, and nobody is told of it yet");
         }
+    }
+    Ok(())
+}
+
+async fn tell_over(worker: &Worker, id: AllocationId, phase: &str) -> Answer<()> {
+    let actor = Actor::system("deadlines");
+    let mut change = worker.app.db.change(&actor, "allocation.unstuck", id).await?;
+    let row = store::lock(&mut change, id).await?;
+    if row.ended_at.is_none() && row.stuck_at.as_deref() == Some(phase) {
+        moves::stuck_no_more(&mut change, &row).await?;
+        change.commit().await?;
     }
     Ok(())
 }

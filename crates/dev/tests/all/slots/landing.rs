@@ -245,6 +245,55 @@ async fn a_refusal_by_hearsay_frees_no_slot() {
     town.end().await;
 }
 
+/// Results may overtake each other on their way: what a host did before it wiped is over with the wipe, and what it did
+/// afterwards is not. An untouched disk is no wipe.
+#[tokio::test]
+async fn a_provision_that_ends_late_takes_no_wipe_back_and_ends_no_quarantine() {
+    let town = Town::at(EXE, Clock::fixed(Clock::real().now()), |config| {
+        config.wait_hold_s = 2;
+        config.heartbeat_stale_s = 1_000_000;
+        config.probe_every_s = 1_000_000;
+    })
+    .await;
+    let puppet = Puppet::of_slices(&town, "late").await;
+    puppet.in_service(&town).await;
+    let fleet = town.fleet().await;
+    let given = async || {
+        let renter = Renter::new(&fleet);
+        let slots = renter.reserves(1).await.expect("a slot is free");
+        renter.provisions(puppet.id(), &slots).await.expect("asked for");
+        let offered = puppet.claim().await;
+        renter.is_put_out().await;
+        (slots[0].clone(), offered)
+    };
+    let cancelled = |result: &mut ResultPayload, untouched| {
+        (result.outcome, result.code) = (Outcome::Cancelled, Some(Code::TaskCancelled));
+        result.output = None;
+        result.proofs = Some(Proofs {
+            disk_untouched: untouched,
+            wipe: Vec::new(),
+            reset: Vec::new(),
+        });
+    };
+    for (later, ends) in [(0, SlotState::Free), (1000, SlotState::Quarantined)] {
+        let (wanted, offered) = given().await;
+        let before = puppet.result(&offered, town.db.clock().now()).journal_seq;
+        rewipe(&town, &puppet, &wanted).await;
+        puppet
+            .ends(&town, &offered, |result| {
+                cancelled(result, false);
+                result.journal_seq = before + later;
+            })
+            .await;
+        assert_eq!(slot(&town, wanted.slot_id).await.state, ends, "{later}");
+    }
+    let (wanted, offered) = given().await;
+    puppet.ends(&town, &offered, |result| cancelled(result, true)).await;
+    assert_eq!(slot(&town, wanted.slot_id).await.state, SlotState::Quarantined);
+    rewipe(&town, &puppet, &wanted).await;
+    town.end().await;
+}
+
 /// What failed by its host's fault would fail the next tenant, too: it waits until somebody has looked, and somebody
 /// is asked to at once.
 #[tokio::test]

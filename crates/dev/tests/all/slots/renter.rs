@@ -66,6 +66,15 @@ impl Renter {
         slots.len()
     }
 
+    /// As when an operator forces the release.
+    pub(super) async fn is_put_out(&self) {
+        let mut change = self.change("allocation.force_release").await;
+        lease::abandon(&mut change, self.allocation, "forced")
+            .await
+            .expect("put out");
+        change.commit().await.expect("commits");
+    }
+
     pub(super) fn params(&self, slots: &[Slot]) -> vm_provision::Params {
         slice::wish(self.allocation, slots.to_vec()).expect("a wish")
     }
