@@ -1,7 +1,8 @@
 //! One document in two files of fixed size, written in turn and in place. Files that exist take writes on a full disk;
 //! a write that is torn or fails leaves the other file, which is one write older and whole. The newer valid one wins, and
 //! is written again when it is opened: after a failed sync the kernel may show what the disk never took, and the next
-//! write goes over the only file that it did take.
+//! write goes over the only file that it did take. Where that fails it opens all the same, and nothing else is written
+//! before.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -37,6 +38,8 @@ pub(crate) struct Pair<M = File> {
     sequence: u64,
     /// Where the next write goes.
     next: usize,
+    /// What the other file shows, until it was written once more.
+    unsettled: Option<Vec<u8>>,
     size: usize,
 }
 
@@ -58,17 +61,18 @@ impl Pair {
             file.read_exact_at(&mut bytes, 0).map(|()| bytes)
         };
         let found = [read(&files[0])?, read(&files[1])?];
-        Pair::found(name, files, &found)
+        Ok(Pair::found(name, files, &found))
     }
 }
 
 impl<M: Medium> Pair<M> {
     /// Files with what they show.
-    fn found(name: &str, files: [M; 2], found: &[Vec<u8>; 2]) -> io::Result<(Self, Option<Vec<u8>>)> {
+    fn found(name: &str, files: [M; 2], found: &[Vec<u8>; 2]) -> (Self, Option<Vec<u8>>) {
         let mut pair = Self {
             files,
             sequence: 0,
             next: 0,
+            unsettled: None,
             size: found[0].len(),
         };
         let mut newest = None;
@@ -83,12 +87,22 @@ impl<M: Medium> Pair<M> {
                 None => tracing::warn!(name, index, "torn, ignored"),
             }
         }
-        if let Some(body) = &newest {
-            let file = &pair.files[1 - pair.next];
-            file.put(&encode(pair.sequence, body))?;
-            file.sync()?;
+        pair.unsettled = newest.as_ref().map(|body| encode(pair.sequence, body));
+        if let Err(error) = pair.settle() {
+            tracing::error!(name, %error, "what the newest file shows may not be on the disk; it is tried again before the next write");
         }
-        Ok((pair, newest))
+        (pair, newest)
+    }
+
+    /// Has the disk take what it may only seem to have.
+    fn settle(&mut self) -> io::Result<()> {
+        if let Some(shown) = &self.unsettled {
+            let file = &self.files[1 - self.next];
+            file.put(shown)?;
+            file.sync()?;
+            self.unsettled = None;
+        }
+        Ok(())
     }
 
     /// Durable when it returns; on an error the older file still stands.
@@ -96,6 +110,7 @@ impl<M: Medium> Pair<M> {
         if HEAD + body.len() > self.size {
             return Err(io::Error::other(format!("{} bytes do not fit", body.len())));
         }
+        self.settle()?;
         let file = &self.files[self.next];
         file.put(&encode(self.sequence + 1, body))?;
         file.sync()?;
@@ -150,10 +165,15 @@ mod tests {
         disk: RefCell<Vec<u8>>,
         dirty: Cell<bool>,
         fails: Cell<bool>,
+        /// It takes no write at all.
+        broken: Cell<bool>,
     }
 
     impl Medium for &Flaky {
         fn put(&self, bytes: &[u8]) -> io::Result<()> {
+            if self.broken.get() {
+                return Err(io::ErrorKind::Other.into());
+            }
             self.shown.borrow_mut()[..bytes.len()].copy_from_slice(bytes);
             self.dirty.set(true);
             Ok(())
@@ -174,16 +194,39 @@ mod tests {
 
     fn opened(files: &[Flaky; 2]) -> (Pair<&Flaky>, Option<Vec<u8>>) {
         let found = [0, 1].map(|index| files[index].shown.borrow().clone());
-        Pair::found("it", [&files[0], &files[1]], &found).expect("readable")
+        Pair::found("it", [&files[0], &files[1]], &found)
     }
 
-    #[test]
-    fn what_a_failed_sync_left_is_written_again_before_the_other_file_is() {
+    fn blank() -> [Flaky; 2] {
         let files = [Flaky::default(), Flaky::default()];
         for file in &files {
             file.shown.replace(vec![0; SIZE]);
             file.disk.replace(vec![0; SIZE]);
         }
+        files
+    }
+
+    #[test]
+    fn a_disk_that_takes_nothing_keeps_nobody_from_starting() {
+        let files = blank();
+        let (mut pair, _) = opened(&files);
+        pair.write(b"first").expect("room");
+        pair.write(b"second").expect("room");
+        files[1].broken.set(true);
+        let (mut pair, found) = opened(&files);
+        assert_eq!(found.as_deref(), Some(b"second".as_slice()));
+        // What may be nowhere but in memory is not followed by a write over the other.
+        let before = files[0].disk.borrow().clone();
+        assert!(pair.write(b"third").is_err());
+        assert!(*files[0].disk.borrow() == before);
+        files[1].broken.set(false);
+        pair.write(b"third").expect("both take writes again");
+        assert_eq!(opened(&files).1.as_deref(), Some(b"third".as_slice()));
+    }
+
+    #[test]
+    fn what_a_failed_sync_left_is_written_again_before_the_other_file_is() {
+        let files = blank();
         let (mut pair, _) = opened(&files);
         pair.write(b"first").expect("room");
         pair.write(b"second").expect("room");

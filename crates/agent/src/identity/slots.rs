@@ -1,7 +1,8 @@
 //! Two files of fixed size, written in turn and in place. A file that exists already takes writes on a full disk; a
 //! write that is torn leaves the other file, which is one write older and whole. The newer valid one wins, and is written
-//! again when it is opened: after a failed sync the kernel may show what the disk never took, and the next write goes
-//! over the only file that it did take.
+//! again when it is opened, byte for byte: after a failed sync the kernel may show what the disk never took, and the next
+//! write goes over the only file that it did take. Where that fails the agent starts all the same, and nothing else is
+//! written before.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -58,6 +59,8 @@ struct Current {
     sequence: u64,
     /// Where the next write goes.
     next: usize,
+    /// What the other slot shows, until it was written once more.
+    unsettled: Option<Vec<u8>>,
 }
 
 impl Slots {
@@ -80,8 +83,7 @@ impl Slots {
         File::open(dir).and_then(|dir| dir.sync_all()).map_err(at(dir))?;
         rustix::fs::flock(&files[0], FlockOperation::NonBlockingLockExclusive)
             .map_err(|_| SlotError::AlreadyRunning(dir.to_owned()))?;
-        let current = newest(&read(dir).map_err(at(dir))?);
-        Self::going_on(dir, files, current)
+        Ok(Self::going_on(dir, files, &read(dir).map_err(at(dir))?))
     }
 
     /// What is kept, without taking the files: for a tool beside a running agent.
@@ -97,17 +99,27 @@ impl Slots {
 
 impl<M: Medium> Slots<M> {
     /// From what was found.
-    fn going_on(dir: &Path, files: [M; 2], current: Current) -> Result<Self, SlotError> {
+    fn going_on(dir: &Path, files: [M; 2], found: &[Vec<u8>; 2]) -> Self {
+        let current = newest(found);
         let this = Self {
             dir: dir.to_owned(),
             files,
-            current: Mutex::default(),
+            current: Mutex::new(current),
         };
-        if current.sequence > 0 {
-            this.write(1 - current.next, &encode(current.sequence, &current.kept)?)?;
+        let settled = this.settle(&mut this.lock());
+        if let Err(error) = settled {
+            tracing::error!(%error, "what the newest slot shows may not be on the disk; it is tried again before the next change");
         }
-        *this.lock() = current;
-        Ok(this)
+        this
+    }
+
+    /// Has the disk take what it may only seem to have.
+    fn settle(&self, current: &mut Current) -> Result<(), SlotError> {
+        if let Some(shown) = &current.unsettled {
+            self.write(1 - current.next, shown)?;
+            current.unsettled = None;
+        }
+        Ok(())
     }
 
     pub fn dir(&self) -> &Path {
@@ -125,11 +137,13 @@ impl<M: Medium> Slots<M> {
         change(&mut kept);
         let sequence = current.sequence + 1;
         let bytes = encode(sequence, &kept)?;
+        self.settle(&mut current)?;
         self.write(current.next, &bytes)?;
         *current = Current {
             kept,
             sequence,
             next: 1 - current.next,
+            unsettled: None,
         };
         Ok(())
     }
@@ -184,6 +198,7 @@ fn newest(found: &[Vec<u8>; 2]) -> Current {
                     kept,
                     sequence,
                     next: 1 - index,
+                    unsettled: Some(bytes.clone()),
                 }
             }
             Some(_) => {}
