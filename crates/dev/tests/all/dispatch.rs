@@ -1,6 +1,7 @@
 //! The queue between a wish and a host: what waits expires, what is handed out keeps its fence, what is lost is
 //! unknown and never given to anybody else, and a node that only waits costs nothing.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -10,10 +11,11 @@ use base::testing::eventually;
 use base::{Actor, Clock};
 use dev::api::Refused;
 use dev::town::Town;
+use fleet::task::claim::{claim, nodes_with_work};
 use fleet::task::{Ask, Cover, enqueue};
 use model::api::{AuditRow, Page, TaskView};
 use model::id::{NodeId, SessionId, TaskId};
-use model::node_api::{HeartbeatAnswer, ResultAnswer};
+use model::node_api::{HeartbeatAnswer, OfferedTask, ResultAnswer};
 use model::outcome::Outcome;
 use model::signal::Code;
 use model::state::TaskState;
@@ -271,6 +273,73 @@ async fn a_queue_is_bounded_and_two_probes_in_a_row_are_one() {
         fetched += node.offered().await.tasks.len();
     }
     assert_eq!(fetched, 256, "each once");
+    town.end().await;
+}
+
+async fn queued(town: &Town, node: &Puppet, many: usize) {
+    let fleet = town.fleet().await;
+    let actor = Actor::system("test");
+    let change = fleet.app.db.change(&actor, "task.flood", node.id()).await;
+    let mut change = change.expect("a change");
+    let ask = Ask {
+        node: node.id(),
+        task: Task::HealthProbe(health_probe::Params {}),
+        cover: Cover::Observes,
+    };
+    for _ in 0..many {
+        enqueue(&fleet, &mut change, &ask).await.expect("there is room");
+    }
+    change.commit().await.expect("commits");
+}
+
+/// What a busy node does not take yet keeps nothing new from it.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_handed_out_again_and_again_starves_nothing_new() {
+    let town = standing().await;
+    let node = Puppet::ready(&town, "full").await;
+    queued(&town, &node, 16).await;
+    let ids = |tasks: Vec<OfferedTask>| tasks.into_iter().map(|task| task.task_id).collect::<HashSet<_>>();
+    let untaken = ids(node.offered().await.tasks);
+    assert_eq!(untaken.len(), 16);
+    let fleet = town.fleet().await;
+    let (mut known, mut new) = (untaken, Vec::new());
+    for round in 0..3 {
+        town.db.clock().advance(5_000);
+        queued(&town, &node, 1).await;
+        let answer = claim(&fleet, node.id(), 1, node.session).await;
+        let handed = ids(answer.expect("an answer").tasks);
+        assert_eq!(handed.len(), 17, "round {round}");
+        let fresh: Vec<TaskId> = handed.difference(&known).copied().collect();
+        assert_eq!(fresh.len(), 1, "round {round}");
+        if round == 2 {
+            assert!(handed.contains(&new[0]), "it had waited longest");
+        }
+        known.extend(&fresh);
+        new.extend(fresh);
+    }
+    town.end().await;
+}
+
+/// Two processes of ours never agree to the millisecond about when a task was handed out.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_handed_out_a_moment_ahead_is_not_handed_out_again() {
+    let town = standing().await;
+    let node = Puppet::ready(&town, "exact").await;
+    queued(&town, &node, 1).await;
+    let task = node.claim().await.task_id;
+    let fleet = town.fleet().await;
+    let redeliver_ms = fleet.limits.redeliver_ms;
+    let again = async || {
+        let now = town.db.clock().now();
+        let work = nodes_with_work(fleet.app.db.read(), now, redeliver_ms).await;
+        let answer = claim(&fleet, node.id(), 1, node.session).await.expect("an answer");
+        let tasks: Vec<_> = answer.tasks.into_iter().map(|task| task.task_id).collect();
+        (work.expect("looked").contains(&node.id()), tasks)
+    };
+    town.db.clock().advance(-100);
+    assert_eq!(again().await, (false, Vec::new()));
+    town.db.clock().advance(-10_000);
+    assert_eq!(again().await, (true, vec![task]), "our clock was set back");
     town.end().await;
 }
 

@@ -1,5 +1,6 @@
-//! Handing tasks out: first again what this session was given and has not named, then what is queued. The bytes go
-//! out as they were signed. Slots that a task makes a VM of are dirty from then on: a trigger writes that down.
+//! Handing tasks out: again what this session was given and has not named, and what is queued, each with a share of its
+//! own, so that what a node does not take yet holds up nothing else. The bytes go out as they were signed. Slots that a
+//! task makes a VM of are dirty from then on: a trigger writes that down.
 
 use base::http::{Answer, ApiError};
 use model::id::{NodeId, SessionId};
@@ -14,8 +15,12 @@ use uuid::Uuid;
 use super::store;
 use crate::Fleet;
 
-/// At most this many in one answer; the rest follows with the next. It stands in the text, too: the planner must know it.
+/// At most this many of either kind in one answer; the rest follows with the next. It stands in the text, too: the planner
+/// must know it.
 const BATCH: usize = 16;
+/// The clocks of two machines of ours may differ by as much. What is further in the future was so before our clock was set
+/// back.
+const DIFFER_S: i64 = 5;
 
 #[derive(sqlx::FromRow)]
 struct Claimed {
@@ -31,22 +36,22 @@ pub async fn claim(fleet: &Fleet, node: NodeId, epoch: u64, session: SessionId) 
     let rows: Vec<Claimed> = sqlx::query_as(
         "with here as (
              select id from node where id = $1 and epoch = $2 and session_id = $3 and state not in ('quarantined', 'removed')),
-         next as (
-             select task.id, task.state = 'queued' as fresh from task join here on here.id = task.node_id
-             where node_epoch = $2 and task.state in ('queued', 'dispatched', 'started', 'unknown')
-               and case task.state
-                   when 'queued' then start_by > $4
-                       -- A VM is made only of slots that are still held for it.
-                       and (task.slots is null or task.task_type <> $7 or not exists (
-                            select from unnest(task.slots) as wanted left join slot on slot.id = wanted
-                            where (slot.state = 'reserved' or slot.dirty_op = task.op_id) is not true))
-                   when 'started' then false
-                   -- It was given out, and this session has not named it. What was given out in the future was so before
-                   -- our clock was set back.
-                   else (named_by is distinct from $3 or task.state = 'unknown')
-                       and (delivered_to is distinct from $3 or delivered_at < $5 or delivered_at > $4)
-                   end
-             order by fresh, seq limit 16 for update of task skip locked),
+         -- It was given out, and this session has not named it. Whatever has waited longest comes first.
+         lost as (
+             select task.id from task join here on here.id = task.node_id
+             where node_epoch = $2 and task.state in ('dispatched', 'unknown')
+               and (named_by is distinct from $3 or task.state = 'unknown')
+               and (delivered_to is distinct from $3 or delivered_at < $5 or delivered_at > $8)
+             order by delivered_at, seq limit 16 for update of task skip locked),
+         queued as (
+             select task.id from task join here on here.id = task.node_id
+             where node_epoch = $2 and task.state = 'queued' and start_by > $4
+               -- A VM is made only of slots that are still held for it.
+               and (task.slots is null or task.task_type <> $7 or not exists (
+                    select from unnest(task.slots) as wanted left join slot on slot.id = wanted
+                    where (slot.state = 'reserved' or slot.dirty_op = task.op_id) is not true))
+             order by seq limit 16 for update of task skip locked),
+         next as (select id, false as fresh from lost union all select id, true from queued),
          given as (
              update task set delivered_to = $3, delivered_at = $4,
                  state = case when fresh then 'dispatched' else state end,
@@ -70,6 +75,7 @@ pub async fn claim(fleet: &Fleet, node: NodeId, epoch: u64, session: SessionId) 
     .bind(OffsetDateTime::from(now.plus_ms(-fleet.limits.redeliver_ms)))
     .bind(OffsetDateTime::from(now.plus_s(fleet.limits.lease_s)))
     .bind(TaskType::VmProvision.as_str())
+    .bind(OffsetDateTime::from(now.plus_s(DIFFER_S)))
     .fetch_all(fleet.app.db.bookkeeping())
     .await?;
     let lease_s = u32::try_from(fleet.limits.lease_s).map_err(ApiError::internal)?;
@@ -101,13 +107,14 @@ pub async fn nodes_with_work(pool: &PgPool, now: Timestamp, redeliver_ms: i64) -
          union
          select t.node_id from task t join node n on n.id = t.node_id
          where t.state in ('dispatched', 'unknown') and (t.named_by is distinct from n.session_id or t.state = 'unknown')
-           and (t.delivered_to is distinct from n.session_id or t.delivered_at < $2 or t.delivered_at > $1)
+           and (t.delivered_to is distinct from n.session_id or t.delivered_at < $2 or t.delivered_at > $4)
          union
-         select node_id from task where state in ('dispatched', 'started', 'unknown') and cancel_at > $3",
+         select node_id from task where state in ('dispatched', 'started', 'unknown') and cancel_at between $3 and $4",
     )
     .bind(OffsetDateTime::from(now))
     .bind(OffsetDateTime::from(now.plus_ms(-redeliver_ms)))
     .bind(OffsetDateTime::from(now.plus_s(-5)))
+    .bind(OffsetDateTime::from(now.plus_s(DIFFER_S)))
     .fetch_all(pool)
     .await?;
     Ok(ids.into_iter().map(Into::into).collect())
