@@ -12,8 +12,10 @@ use crate::{Fleet, Limits};
 /// What such a connection calls itself.
 const NAME: &str = "gpuaasd listener";
 const SIGN_EVERY: Duration = Duration::from_millis(400);
+/// Whoever has said nothing by then says it on another connection.
+const SIGN_MOST: Duration = Duration::from_secs(2);
 /// By then every agent has given up its wait and asked somebody else.
-const MISSED_FOR: Duration = Duration::from_secs(90);
+pub(crate) const MISSED_FOR: Duration = Duration::from_secs(90);
 
 /// Without a sign for so long a process stands still. Shorter than what is left of the time to be stale when a wait has
 /// been held for as long as one can be.
@@ -25,10 +27,18 @@ pub(crate) fn away(limits: &Limits) -> Duration {
 pub(crate) async fn sign_loop(fleet: Fleet) {
     let mut conn = None;
     while fleet.running(tokio::time::sleep(SIGN_EVERY)).await {
-        if let Err(error) = sign(&fleet, &mut conn).await {
-            tracing::debug!(%error, "no sign that this process goes on");
-            conn = None;
+        let signed = tokio::select! {
+            biased;
+            // Whoever stops waits for no answer.
+            () = fleet.stop.cancelled() => return,
+            signed = tokio::time::timeout(SIGN_MOST, sign(&fleet, &mut conn)) => signed,
+        };
+        match signed {
+            Ok(Ok(())) => continue,
+            Ok(Err(error)) => tracing::debug!(%error, "no sign that this process goes on"),
+            Err(_) => tracing::debug!("a sign that this process goes on was not answered"),
         }
+        conn = None;
     }
 }
 
