@@ -10,6 +10,7 @@ pub const IDENTITY_REFUSED: &str = "gpuaas_identity_refused_total";
 pub const CONNECTIONS_CUT: &str = "gpuaas_identity_connections_cut_total";
 pub const MANIFEST_LEFT: &str = "gpuaas_trust_manifest_left_seconds";
 pub const DELEGATION_LEFT: &str = "gpuaas_trust_delegation_left_seconds";
+pub const SILENCE_SUSPENDED: &str = "gpuaas_fleet_silence_suspended_total";
 pub const ALARMS: &str = "gpuaas_fleet_alarms_total";
 
 pub const METRICS: &[Metric] = &[
@@ -52,6 +53,11 @@ pub const METRICS: &[Metric] = &[
         name: DELEGATION_LEFT,
         kind: Kind::Gauge,
         help: "How long the roots' delegation is still valid; then nothing that acts is signed.",
+    },
+    Metric {
+        name: SILENCE_SUSPENDED,
+        kind: Kind::Counter,
+        help: "Looks for silent nodes at which another process stood still, so that their silence meant nothing yet.",
     },
     Metric {
         name: ALARMS,

@@ -18,16 +18,40 @@ use crate::identity::NodeCaller;
 
 pub struct Presence {
     unwritten: Mutex<Unwritten>,
-    /// Since when everything heard was also written: before that, silence proves nothing.
-    listening_since: Mutex<Instant>,
-    /// What the wall clock said when it was last looked at.
-    clock: Mutex<Option<(Timestamp, Instant)>>,
+    listening: Mutex<Listening>,
+    clock: Mutex<Looks>,
     /// Least time between two writes about one node.
     spacing_ms: i64,
 }
 
+/// Since when everything heard was also written: before that, silence proves nothing.
+struct Listening {
+    /// By all of us.
+    all: Instant,
+    /// By this process, whatever another one does.
+    own: Instant,
+}
+
+impl Listening {
+    fn anew() -> Self {
+        let now = Instant::now();
+        Self { all: now, own: now }
+    }
+}
+
+/// What is known of the wall clock.
+struct Looks {
+    /// What it said when it was last looked at.
+    last: Option<(Timestamp, Instant)>,
+    /// What is ahead of it by more than so many milliseconds still has to be dated back.
+    ahead_ms: Option<i64>,
+}
+
 /// The wall clock is set a little now and then; more than this is a jump.
 const JUMP_MS: i64 = 1000;
+/// The clocks of two machines may differ by as much. Whoever has just begun cannot know whether its own has jumped: what
+/// is further ahead was written by one that was wrong.
+const DIFFER_MS: i64 = 30_000;
 
 /// What a node's heartbeat says of the node itself, as it is kept in its row.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -120,6 +144,17 @@ impl Unwritten {
         seen.extract_if(is_due).collect()
     }
 
+    /// What was heard in the future was heard before our clock was set back: just now, as far as anybody knows.
+    fn not_after(&mut self, now: Timestamp) {
+        for heard in self.seen.values_mut() {
+            heard.at = heard.at.min(now);
+            heard.session = heard.session.map(|(id, asked)| (id, asked.min(now)));
+        }
+        for condition in self.conditions.values_mut() {
+            condition.at = condition.at.min(now);
+        }
+    }
+
     fn note(&mut self, node: NodeId, heard: Heard) {
         let kept = self.written.get(&node).map_or(heard, |then| heard.after(then));
         self.written.insert(node, kept);
@@ -135,8 +170,11 @@ impl Presence {
     pub fn new(spacing_ms: i64) -> Self {
         Self {
             unwritten: Mutex::default(),
-            listening_since: Mutex::new(Instant::now()),
-            clock: Mutex::new(None),
+            listening: Mutex::new(Listening::anew()),
+            clock: Mutex::new(Looks {
+                last: None,
+                ahead_ms: Some(DIFFER_MS),
+            }),
             spacing_ms,
         }
     }
@@ -164,6 +202,7 @@ impl Presence {
     pub async fn flush(&self, pool: &PgPool, now: Timestamp) -> sqlx::Result<()> {
         let (seen, conditions) = {
             let mut unwritten = self.lock();
+            unwritten.not_after(now);
             (
                 unwritten.due(self.spacing_ms),
                 std::mem::take(&mut unwritten.conditions),
@@ -205,26 +244,76 @@ impl Presence {
 
     /// Nobody could be heard until now.
     pub fn listen_anew(&self) {
-        *self.listening_since.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        *self.listening() = Listening::anew();
+    }
+
+    /// Whoever another process of ours holds could not be heard until now.
+    pub fn others_stood_still(&self) {
+        self.listening().all = Instant::now();
     }
 
     /// Whether the wall clock has jumped since the last look: then what was written by it says nothing of how long ago
     /// that was.
     pub fn clock_jumped(&self, now: Timestamp) -> bool {
-        let mut seen = self.clock.lock().unwrap_or_else(PoisonError::into_inner);
-        let (then, since) = seen.replace((now, Instant::now())).unwrap_or((now, Instant::now()));
-        let passed_ms = i64::try_from(since.elapsed().as_millis()).unwrap_or(i64::MAX);
-        (now.since_ms(then) - passed_ms).abs() > JUMP_MS
+        let mut looks = self.looks();
+        let (then, since) = looks
+            .last
+            .replace((now, Instant::now()))
+            .unwrap_or((now, Instant::now()));
+        let jumped = (now.since_ms(then) - passed_ms(since)).abs() > JUMP_MS;
+        if jumped {
+            looks.ahead_ms = Some(0);
+        }
+        jumped
+    }
+
+    /// By how much at least whatever is to be dated back is ahead: until that has been done, however often it fails.
+    pub fn to_date_back(&self) -> Option<i64> {
+        self.looks().ahead_ms
+    }
+
+    pub fn dated_back(&self) {
+        self.looks().ahead_ms = None;
     }
 
     /// For how long silence has meant anything.
     pub fn listening_ms(&self) -> i64 {
-        let since = *self.listening_since.lock().unwrap_or_else(PoisonError::into_inner);
-        i64::try_from(since.elapsed().as_millis()).unwrap_or(i64::MAX)
+        passed_ms(self.listening().all)
+    }
+
+    /// For how long a node has to be silent to be stale, if silence means anything now. Whatever stands still elsewhere, after
+    /// `missed_ms` more it holds nobody any longer.
+    pub fn silence_ms(&self, stale_ms: i64, missed_ms: i64) -> Option<i64> {
+        let (all, own) = {
+            let listening = self.listening();
+            (listening.all, listening.own)
+        };
+        silence_ms(passed_ms(all), passed_ms(own), stale_ms, missed_ms)
+    }
+
+    fn listening(&self) -> MutexGuard<'_, Listening> {
+        self.listening.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn looks(&self) -> MutexGuard<'_, Looks> {
+        self.clock.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lock(&self) -> MutexGuard<'_, Unwritten> {
         self.unwritten.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn passed_ms(since: Instant) -> i64 {
+    i64::try_from(since.elapsed().as_millis()).unwrap_or(i64::MAX)
+}
+
+fn silence_ms(all_ms: i64, own_ms: i64, stale_ms: i64, missed_ms: i64) -> Option<i64> {
+    let longest_ms = stale_ms.saturating_add(missed_ms);
+    if all_ms >= stale_ms {
+        Some(stale_ms)
+    } else {
+        (own_ms >= longest_ms).then_some(longest_ms)
     }
 }
 
@@ -294,3 +383,6 @@ async fn write_conditions(pool: &PgPool, conditions: &HashMap<NodeId, Condition>
     .await?;
     Ok(free.into_iter().map(NodeId::from).collect())
 }
+
+#[cfg(test)]
+mod tests;

@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 use uuid::Uuid;
 
 use crate::Fleet;
-use crate::metrics::{ALARMS, CONNECTIONS_CUT, IDENTITY_AGE};
+use crate::metrics::{ALARMS, CONNECTIONS_CUT, IDENTITY_AGE, SILENCE_SUSPENDED};
 use crate::node::state;
 use crate::node::store::{self as nodes, ProbeRule};
 use crate::slot::store as slots;
@@ -288,22 +288,28 @@ async fn node_loop(fleet: Fleet) {
 pub async fn silent_nodes(fleet: &Fleet) -> Result<(), base::http::ApiError> {
     // Taken first: whatever stands still from here on only makes it older.
     let now = fleet.app.clock.now();
-    let before = now.plus_ms(-fleet.limits.stale_ms);
     if fleet.presence.clock_jumped(now) {
         tracing::warn!("the clock of this machine has jumped; the silence of nodes counts from now on");
         fleet.presence.listen_anew();
-        nodes::date_back(fleet.app.db.bookkeeping(), now).await?;
+    }
+    if let Some(ahead_ms) = fleet.presence.to_date_back()
+        && nodes::date_back(fleet.app.db.bookkeeping(), now, ahead_ms).await?
+    {
+        fleet.presence.dated_back();
     }
     if peers::one_stands_still(fleet.app.db.read(), &fleet.limits).await? {
         if fleet.presence.listening_ms() > AWAY.as_millis() as i64 {
             tracing::warn!("another process stands still; the silence of nodes counts from its end on");
         }
-        fleet.presence.listen_anew();
+        metrics::counter!(SILENCE_SUSPENDED).increment(1);
+        fleet.presence.others_stood_still();
     }
     // After an outage of ours nobody could be heard: silence counts only since we have been listening.
-    if fleet.presence.listening_ms() < fleet.limits.stale_ms {
+    let missed_ms = peers::MISSED_FOR.as_millis() as i64;
+    let Some(silence_ms) = fleet.presence.silence_ms(fleet.limits.stale_ms, missed_ms) else {
         return Ok(());
-    }
+    };
+    let before = now.plus_ms(-silence_ms);
     for id in nodes::silent(fleet.app.db.read(), before).await? {
         let id = NodeId::from(id);
         let mut change = fleet

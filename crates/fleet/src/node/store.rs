@@ -265,25 +265,55 @@ pub async fn silent(pool: &PgPool, before: Timestamp) -> sqlx::Result<Vec<Uuid>>
     .await
 }
 
+/// What one statement dates back; nobody waits long for it.
+const DATED_AT_ONCE: i64 = 500;
+
+/// The nodes about which something is written that is further ahead than it may be.
+macro_rules! ahead {
+    () => {
+        "from node where greatest(state_since, return_asked_at, last_seen_at, session_heard_at, condition_at,
+                 trouble_since, last_probe_at, topology_at, probe_asked_at)
+             > (select now + $2 * interval '1 ms' from clock)"
+    };
+}
+
 /// Our clock was set back: what nodes did "in the future" they did just now. Otherwise nothing that they do from here on
-/// would be newer, and whoever fell silent then would prove itself in vain.
-pub async fn date_back(pool: &PgPool, now: Timestamp) -> sqlx::Result<u64> {
-    let done = sqlx::query(
-        "with ahead as (
-             select id from node where greatest(state_since, last_seen_at, last_probe_at, probe_asked_at, session_heard_at) > $1
-             order by id for no key update)
-         update node set
-             state_since = least(state_since, $1),
-             last_seen_at = case when last_seen_at > $1 then $1 else last_seen_at end,
-             last_probe_at = case when last_probe_at > $1 then $1 else last_probe_at end,
-             probe_asked_at = case when probe_asked_at > $1 then $1 else probe_asked_at end,
-             session_heard_at = case when session_heard_at > $1 then $1 else session_heard_at end
-         from ahead where node.id = ahead.id",
-    )
-    .bind(OffsetDateTime::from(now))
-    .execute(pool)
-    .await?;
-    Ok(done.rows_affected())
+/// would be newer, and whoever fell silent then would prove itself in vain. Nobody knows when a proof from there was given:
+/// it is none any more. Two clocks have to agree that it is the future, this process's and the database's: one that is
+/// behind alone must not make the others take everybody for silent. Nobody who holds a node is waited for; true if all
+/// that was found further ahead than `ahead_ms` is done.
+pub async fn date_back(pool: &PgPool, now: Timestamp, ahead_ms: i64) -> sqlx::Result<bool> {
+    loop {
+        let (found, done): (i64, i64) = sqlx::query_as(concat!(
+            "with clock as materialized (select greatest($1, clock_timestamp()) as now),
+                  free as (select id ",
+            ahead!(),
+            " order by id limit $3 for no key update skip locked),
+                  done as (
+                      update node set
+                          state_since = least(state_since, now),
+                          return_asked_at = case when return_asked_at > now then now else return_asked_at end,
+                          last_seen_at = case when last_seen_at > now then now else last_seen_at end,
+                          session_heard_at = case when session_heard_at > now then now else session_heard_at end,
+                          condition_at = case when condition_at > now then now else condition_at end,
+                          trouble_since = case when trouble_since > now then now else trouble_since end,
+                          last_probe_at = case when last_probe_at <= now then last_probe_at end,
+                          topology_at = case when topology_at <= now then topology_at end,
+                          probe_asked_at = case when probe_asked_at <= now then probe_asked_at end
+                      from free, clock where node.id = free.id returning node.id)
+             select (select count(*) ",
+            ahead!(),
+            "), (select count(*) from done)"
+        ))
+        .bind(OffsetDateTime::from(now))
+        .bind(ahead_ms)
+        .bind(DATED_AT_ONCE)
+        .fetch_one(pool)
+        .await?;
+        if done < DATED_AT_ONCE {
+            return Ok(found == done);
+        }
+    }
 }
 
 /// When a node is due for a probe.
@@ -302,8 +332,8 @@ pub struct ProbeRule {
 pub const PROBES_AT_ONCE: usize = 200;
 
 /// Nodes that are there and want a probe: to become ready, or because the last one is old. Who does not answer is
-/// asked again ten seconds later, then twenty, and so on; whoever was asked in the future was so before our clock was set
-/// back. Each comes with the number of its last task.
+/// asked again ten seconds later, then twenty, and so on; whoever was asked well in the future was so before our clock was
+/// set back. Each comes with the number of its last task.
 pub async fn want_probe(pool: &PgPool, rule: ProbeRule) -> sqlx::Result<Vec<(Uuid, i64)>> {
     sqlx::query_as(
         // Two looks: those who have to prove themselves, by an index, and those whose proof has grown old.
@@ -314,7 +344,7 @@ pub async fn want_probe(pool: &PgPool, rule: ProbeRule) -> sqlx::Result<Vec<(Uui
                  and coalesce(last_probe_at, created_at) < $2
          ) as due
          where session_id is not null and last_seen_at > $1 and task_types @> $4
-           and (probe_asked_at is null or probe_asked_at > $3
+           and (probe_asked_at is null or probe_asked_at > $3 + interval '5 s'
                 or probe_asked_at < $3 - least(interval '10 s' * power(2, least(greatest(probe_tries - 1, 0), 10)), $3 - $2))
          order by probe_asked_at nulls first, id limit $6",
     )
