@@ -201,7 +201,17 @@ impl Change {
 
     pub async fn commit(mut self) -> sqlx::Result<()> {
         // Another change of the same request may have been faster.
-        let once = self.once.take().filter(|once| !once.is_kept());
+        match self.once.take().filter(|once| !once.is_kept()) {
+            // Whoever gives up in the middle of a commit could not say whether it was done.
+            Some(once) => {
+                let done = tokio::spawn(self.committed(Some(once)));
+                done.await.map_err(|_| sqlx::Error::WorkerCrashed)?
+            }
+            None => self.committed(None).await,
+        }
+    }
+
+    async fn committed(mut self, once: Option<Arc<Once>>) -> sqlx::Result<()> {
         if let Some(once) = &once {
             once.mark(&mut self.tx, self.at).await?;
         }

@@ -48,4 +48,5 @@ migrations! {
     33 = "0033_dirt_with_the_task",
     34 = "0034_project_audit_index",
     35 = "0035_project_audit_before",
+    36 = "0036_project_audit_checked",
 }

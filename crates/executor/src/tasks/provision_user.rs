@@ -234,7 +234,10 @@ mod tests {
     #[test]
     fn the_table_is_what_people_are_told() {
         let names: Vec<_> = STEPS.iter().map(|step| step.name).collect();
-        let phases: Vec<&str> = model::task::provision_user::PHASES.iter().map(|phase| phase.name).collect();
+        let phases: Vec<&str> = model::task::provision_user::PHASES
+            .iter()
+            .map(|phase| phase.name)
+            .collect();
         assert_eq!(names, phases);
     }
 }

@@ -24,12 +24,14 @@ pub(crate) async fn landed(
     found: &Output,
     given: Option<OffsetDateTime>,
 ) -> Answer<bool> {
+    let at = OffsetDateTime::from(change.at());
+    // What is far ahead of us was written by a clock that was wrong: it says nothing of when it was.
+    let wrong = OffsetDateTime::from(change.at().plus_s(60));
     let changed_since = |slot: &SlotRow| {
         let last = slot.fault_since.map_or(slot.state_since, |at| at.max(slot.state_since));
-        given.is_some_and(|given| last > given)
+        given.is_some_and(|given| last > given) && last < wrong
     };
     let mut open = false;
-    let at = OffsetDateTime::from(change.at());
     sqlx::query(
         "with kept as (insert into node_topology (node_id, found, discovered_at) values ($1, $2, $3)
                        on conflict (node_id) do update set found = $2, discovered_at = $3)

@@ -53,14 +53,18 @@ pub(crate) async fn landed(
     let ids: Vec<Uuid> = slots.iter().map(|slot| slot.slot_id.uuid()).collect();
     for slot in store::these(change.conn(), node.id(), &ids).await? {
         let proved = prove(change, &slot, task, result, nonce).await?;
+        let is_provision = task_type == TaskType::VmProvision;
+        let own = !is_provision || slot.dirty_op == Some(task.op_id);
         let good_end = match task_type {
             TaskType::VmRelease => to == TaskState::Succeeded && proved.is_some_and(|proof| proof.kind == "wipe"),
             // Its undo did not come to its end, or the host says that it is another's: a proof about the disk is not all.
             _ => proved.is_some() && !matches!(result.code, Some(Code::Stuck | Code::SlotLeased)),
         };
         match proved {
-            // An untouched disk is no wipe, and nothing less ends a quarantine. Whoever wants the slot back asks for one.
-            Some(proof) if good_end && proof.kind != "wipe" && slot.quarantine_no.is_some() => {}
+            // It comes late: the slot is not dirty by it any more, and somebody else may have it.
+            _ if !own && (left_nothing(proved, result) || wiped_since(change, &slot, node, task, result).await?) => {}
+            // What ends a quarantine is a release that was asked for since; whoever forced this one out asks for it.
+            Some(_) if good_end && is_provision && slot.quarantine_no.is_some() => {}
             Some(proof) if good_end => {
                 let why = if proof.kind == "wipe" {
                     "wiped, with proof"
@@ -74,8 +78,6 @@ pub(crate) async fn landed(
                     discovery::blame(change, &slot, code, shortened(&why)).await?;
                 }
             }
-            // It comes late: what it may have left behind is wiped already.
-            _ if wiped_since(change, &slot, node, task, result).await? => {}
             _ => {
                 let code = result.code.unwrap_or(Code::WipeUnproved);
                 let what = if task_type == TaskType::VmRelease {
@@ -95,6 +97,13 @@ pub(crate) async fn landed(
     let row = node::store::lock(change, node.id()).await?.ok_or(Code::NotFound)?;
     node::state::emptied(change, &row).await?;
     Ok(blamed.is_some())
+}
+
+/// Does a provision's result say itself that nothing of it is there: never begun, nothing written, or wiped?
+fn left_nothing(proved: Option<Clears>, result: &ResultPayload) -> bool {
+    let untouched = result.proofs.as_ref().is_some_and(|proofs| proofs.disk_untouched);
+    let unbegun = never_began(result.outcome) && !result.is_hearsay();
+    (proved.is_some() || untouched || unbegun) && !matches!(result.code, Some(Code::Stuck | Code::SlotLeased))
 }
 
 /// Was what this task's operation may have left ended by a clean wipe that came after it? A host does one thing at a time

@@ -275,6 +275,23 @@ async fn a_provision_that_ends_late_takes_no_wipe_back_and_ends_no_quarantine() 
             reset: Vec::new(),
         });
     };
+    // Somebody else has all of them by the time that its own wipe is heard of.
+    let (wanted, offered) = given().await;
+    rewipe(&town, &puppet, &wanted).await;
+    let next = Renter::new(&fleet);
+    assert_eq!(next.reserves(8).await.expect("all are free").len(), 8);
+    puppet
+        .ends(&town, &offered, |result| {
+            cancelled(result, false);
+            result.proofs = Some(proofs(&town, &wanted, Nonce::of_task(offered.task_id)));
+        })
+        .await;
+    let after = slot(&town, wanted.slot_id).await;
+    assert_eq!(
+        (after.state, after.allocation_id),
+        (SlotState::Reserved, Some(next.allocation))
+    );
+    next.gives_back().await;
     for (later, ends) in [(0, SlotState::Free), (1000, SlotState::Quarantined)] {
         let (wanted, offered) = given().await;
         let before = puppet.result(&offered, town.db.clock().now()).journal_seq;
