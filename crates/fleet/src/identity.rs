@@ -143,6 +143,11 @@ impl IdentityTable {
         self.age().is_none_or(|age| age > self.max_age)
     }
 
+    /// How long a sweep may take: two of them fit into the age at which everybody is refused.
+    pub(crate) fn patience(&self) -> Duration {
+        self.max_age / 2
+    }
+
     pub fn age(&self) -> Option<Duration> {
         self.read().swept.map(|at| at.elapsed())
     }

@@ -49,7 +49,7 @@ async fn identity_loop(fleet: Fleet) {
     let mut news = fleet.app.wake.subscribe(Topic::Revoked);
     let sweep = Duration::from_millis(fleet.limits.sweep_ms);
     while fleet.running(news.look_again(sweep)).await {
-        match fleet.identity.refresh(fleet.app.db.read(), fleet.app.clock.now()).await {
+        match swept(&fleet, sweep).await {
             Ok(changed) => {
                 // Held requests are answered first; then nothing keeps their connections.
                 changed.into_iter().for_each(|node| fleet.dispatch.nudge(node));
@@ -60,10 +60,30 @@ async fn identity_loop(fleet: Fleet) {
             }
             Err(error) => tracing::warn!(%error, "the identity table could not be swept"),
         }
-        let stale = fleet.identity.is_stale().then_some(Code::IdentityStale);
-        fleet.app.readiness.set("identity", stale);
-        metrics::gauge!(IDENTITY_AGE).set(fleet.identity.age().map_or(f64::INFINITY, |age| age.as_secs_f64()));
+        tell_age(&fleet);
     }
+}
+
+/// One sweep. A database that does not answer at all ends it before the table is too old, so that the next one may find
+/// another way there; and meanwhile everybody hears how old the table is.
+async fn swept(fleet: &Fleet, sweep: Duration) -> sqlx::Result<HashSet<NodeId>> {
+    let look = fleet.identity.refresh(fleet.app.db.read(), fleet.app.clock.now());
+    tokio::pin!(look);
+    let given_up = tokio::time::sleep(fleet.identity.patience());
+    tokio::pin!(given_up);
+    loop {
+        tokio::select! {
+            swept = &mut look => return swept,
+            () = &mut given_up => return Err(sqlx::Error::PoolTimedOut),
+            () = tokio::time::sleep(sweep) => tell_age(fleet),
+        }
+    }
+}
+
+fn tell_age(fleet: &Fleet) {
+    let stale = fleet.identity.is_stale().then_some(Code::IdentityStale);
+    fleet.app.readiness.set("identity", stale);
+    metrics::gauge!(IDENTITY_AGE).set(fleet.identity.age().map_or(f64::INFINITY, |age| age.as_secs_f64()));
 }
 
 async fn dispatch_loop(fleet: Fleet) {

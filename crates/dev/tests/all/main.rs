@@ -10,6 +10,7 @@ mod dev_command;
 mod dispatch;
 mod full_disk;
 mod glass;
+mod identity_stale;
 mod keys;
 mod large;
 mod lifecycle;

@@ -68,34 +68,48 @@ struct Read {
     sums: Sums,
 }
 
+/// What has been put into the table since the last sweep; it stays so unless a sweep has read it anew, also when that is
+/// given up in the middle.
+struct Touched<'a> {
+    table: &'a IdentityTable,
+    parts: HashSet<u8>,
+}
+
+impl<'a> Touched<'a> {
+    fn take(table: &'a IdentityTable) -> Self {
+        let parts = std::mem::take(&mut table.write().touched);
+        Self { table, parts }
+    }
+}
+
+impl Drop for Touched<'_> {
+    fn drop(&mut self) {
+        if !self.parts.is_empty() {
+            self.table.write().touched.extend(self.parts.drain());
+        }
+    }
+}
+
 impl IdentityTable {
     /// Makes the table current and says whose entry is not what it was. The moment that counts is the one before the
     /// first query; times are compared with our own clock, as everywhere, and not with the database's.
     pub async fn refresh(&self, pool: &PgPool, now: Timestamp) -> sqlx::Result<HashSet<NodeId>> {
         let began = Instant::now();
         let first = self.read().swept.is_none();
-        let touched = std::mem::take(&mut self.write().touched);
-        let swept = async {
-            let mut parts = touched.clone();
-            if first {
-                parts.extend(0..=u8::MAX);
-            } else {
-                let sums = sums(pool, now).await?;
-                parts.extend(sums.differ(&self.read().sums));
-            }
-            let read = match parts.is_empty() {
-                true => Read::default(),
-                false => rows(pool, now, &parts).await?,
-            };
-            Ok((parts, read))
-        };
-        match swept.await {
-            Ok((parts, read)) => Ok(self.take_in(began, &parts, read)),
-            Err(error) => {
-                self.write().touched.extend(touched);
-                Err(error)
-            }
+        let mut touched = Touched::take(self);
+        let mut parts = touched.parts.clone();
+        if first {
+            parts.extend(0..=u8::MAX);
+        } else {
+            let sums = sums(pool, now).await?;
+            parts.extend(sums.differ(&self.read().sums));
         }
+        let read = match parts.is_empty() {
+            true => Read::default(),
+            false => rows(pool, now, &parts).await?,
+        };
+        touched.parts.clear();
+        Ok(self.take_in(began, &parts, read))
     }
 
     fn take_in(&self, began: Instant, parts: &HashSet<u8>, read: Read) -> HashSet<NodeId> {
