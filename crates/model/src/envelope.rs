@@ -169,17 +169,19 @@ pub fn admit(authentic: &Authentic, trust: &Trust, times: Times) -> Result<Task,
     Ok(task)
 }
 
-/// The window in which a task may start; asked again right before it does.
+/// The window in which a task may start; asked again right before it does. Whoever's clock is wrong hears that, and not
+/// that the task came too early or too late.
 pub fn startable(payload: &TaskPayload, times: Times) -> Result<(), Refusal> {
     let now = times.now();
+    let outside = |code: Code| if times.skewed() { Code::ClockSkew } else { code };
     if payload.start_by.since_ms(payload.issued_at) > MAX_START_S * 1000 {
         return Err(Code::LifetimeTooLong.into());
     }
     if now < payload.issued_at.plus_s(-CLOCK_TOLERANCE_S) {
-        return Err(Code::NotYetValid.into());
+        return Err(outside(Code::NotYetValid).into());
     }
     if now > payload.start_by {
-        return Err(Code::StartByPassed.into());
+        return Err(outside(Code::StartByPassed).into());
     }
     Ok(())
 }

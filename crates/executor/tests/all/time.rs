@@ -99,6 +99,35 @@ fn abuse_07_clock() {
     assert_eq!(place.pretend.snapshot(), made);
 }
 
+/// The offer is right and the node's own clock is not, by more than any task may wait: whatever it is asked, it names its
+/// clock, and not the hour of the task.
+#[test]
+fn abuse_07_clock_of_the_node() {
+    for off_ms in [3_600_000, -3_600_000, 86_400_000] {
+        let place = Place::start(Profile::Cpu);
+        let mut agent = place.connect();
+        let (server_time, clean) = (place.house.now(), place.pretend.snapshot());
+        let asked = [provision(&place, AllocationId::new()), place.house.probe()];
+        place.house.clock.advance(off_ms);
+        for payload in asked {
+            let (task_id, envelope) = (payload.task_id, place.house.sign(&payload));
+            agent.send(&FromAgent::Offer {
+                task_id,
+                fence: 1,
+                envelope,
+                server_time,
+            });
+            let skewed = (Outcome::Refused, Some(Code::ClockSkew));
+            assert_eq!(
+                verdict(&place.open(&agent.done(task_id))),
+                skewed,
+                "{off_ms}: {payload:?}"
+            );
+        }
+        assert_eq!(place.pretend.snapshot(), clean);
+    }
+}
+
 /// abuse 7, too: the clock jumps while a task runs. How long it ran is not asked of that clock.
 #[test]
 fn a_jump_of_the_clock_disturbs_no_running_task() {
