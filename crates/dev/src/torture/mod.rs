@@ -14,6 +14,6 @@ mod witness;
 
 pub use report::{Outcome, write};
 pub use run::{Trial, Wish, run};
-pub use stage::{Ground, STALE_S, Stage};
+pub use stage::{CERT_LIFE_S, Ground, STALE_S, Stage};
 pub use verb::{Torture, verb};
 pub use witness::Witness;

@@ -23,6 +23,10 @@ pub struct Outcome {
     pub longest_freeze: Duration,
     /// Nodes that were taken for silent, although none was for long.
     pub called_stale: u64,
+    /// Nodes that were taken for two, although each was killed so often.
+    pub called_copies: u64,
+    /// Working certificates that nodes have renewed and used meanwhile.
+    pub renewals: u64,
     pub counts: Counts,
     pub asked_again: u64,
     pub starts: u64,
@@ -76,6 +80,14 @@ impl Outcome {
         put("api replicas that stood still", self.freezes as f64, "", at_least);
         put("  longest", self.longest_freeze.as_secs_f64(), "s", Goal::None);
         put("nodes called stale", self.called_stale as f64, "", Goal::AtMost(0.0));
+        put(
+            "nodes taken for copies",
+            self.called_copies as f64,
+            "",
+            Goal::AtMost(0.0),
+        );
+        let least = Goal::AtLeast(if wish.kills > 0 { 1.0 } else { 0.0 });
+        put("certificates renewed and used", self.renewals as f64, "", least);
         // An executor that is only ever killed while it rests proves little.
         let least = (wish.kills * wish.victims[1]).min(wish.kills / 50) as f64;
         put(
@@ -159,7 +171,10 @@ fn whose(key: &str) -> &str {
 /// `<dir>/torture.json`: what it takes to have the run again, and what came of it.
 pub fn write(report: &Report, wish: &Wish, nodes: usize, commit: &str, dir: &Path) -> anyhow::Result<()> {
     std::fs::create_dir_all(dir)?;
+    let cores = std::thread::available_parallelism()?;
     let text = serde_json::to_string_pretty(&json!({
+        "date": base::Clock::real().now(),
+        "cores": cores,
         "commit": commit,
         "seed": wish.seed,
         "tasks": wish.tasks,

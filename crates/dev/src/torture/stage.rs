@@ -37,6 +37,8 @@ const CHANGE_TAKES_MS: u64 = 20;
 const READY_WITHIN: Duration = Duration::from_secs(90);
 /// Enough for nodes whose halves and whose api are killed all the time.
 pub const STALE_S: u64 = 30;
+/// Half a minute between two renewals of a node, about: agents are killed while they renew, too.
+pub const CERT_LIFE_S: u64 = 60;
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 pub struct Ground {
@@ -51,6 +53,8 @@ pub struct Ground {
     pub replicas: usize,
     /// A node silent for so many seconds is stale.
     pub stale_s: u64,
+    /// So long lasts a node's working certificate.
+    pub cert_life_s: u64,
     pub planted: Option<Planted>,
 }
 
@@ -240,6 +244,7 @@ fn config(ground: &Ground, roads: &Roads) -> Config {
     config.wait_hold_s = 2;
     config.task_lease_s = 3;
     config.heartbeat_stale_s = ground.stale_s;
+    config.working_cert_life_s = ground.cert_life_s;
     config.dev = true;
     ask_freely(&mut config);
     config
@@ -257,6 +262,7 @@ fn settings(config: &Config) -> Settings {
         ("wait_hold_s", config.wait_hold_s.to_string()),
         ("task_lease_s", config.task_lease_s.to_string()),
         ("heartbeat_stale_s", config.heartbeat_stale_s.to_string()),
+        ("working_cert_life_s", config.working_cert_life_s.to_string()),
         ("rate_reads_per_min", config.rate_reads_per_min.to_string()),
         ("rate_writes_per_min", config.rate_writes_per_min.to_string()),
     ]

@@ -23,11 +23,22 @@ pub(super) async fn until_all_ended(stage: &Stage) {
     }
 }
 
-/// How often a node was taken for silent.
-pub(super) async fn called_stale(stage: &Stage) -> sqlx::Result<u64> {
-    let count: i64 = sqlx::query_scalar("select count(*) from audit where action = 'node.stale' and outcome = 'ok'")
+/// How often something like this was done to a node: `node.stale` took it for silent, `node.cloned` for two.
+pub(super) async fn taken_for(stage: &Stage, action: &str) -> sqlx::Result<u64> {
+    let count: i64 = sqlx::query_scalar("select count(*) from audit where action = $1 and outcome = 'ok'")
+        .bind(action)
         .fetch_one(stage.fleet.app.db.read())
         .await?;
+    Ok(count.unsigned_abs())
+}
+
+/// How many working certificates the nodes have had since they enrolled.
+pub(super) async fn renewals(stage: &Stage) -> sqlx::Result<u64> {
+    let count: i64 = sqlx::query_scalar(
+        "select count(*) from certificate where kind = 'working' and first_used_at is not null and generation > 1",
+    )
+    .fetch_one(stage.fleet.app.db.read())
+    .await?;
     Ok(count.unsigned_abs())
 }
 

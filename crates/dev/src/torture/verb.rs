@@ -10,7 +10,7 @@ use clap::Args;
 use wire::stop::Stop;
 
 use super::run::{Wish, run};
-use super::stage::{Ground, STALE_S};
+use super::stage::{CERT_LIFE_S, Ground, STALE_S};
 use crate::half::Planted;
 
 #[derive(Args)]
@@ -76,11 +76,7 @@ pub fn verb(torture: &Torture) -> anyhow::Result<ExitCode> {
         ..Wish::default()
     };
     let report = runtime.block_on(async {
-        let options = Options {
-            durable: false,
-            ..Options::new(dir.join("pg"), None)
-        };
-        let database = Managed::start(options).await?;
+        let database = Managed::start(Options::new(dir.join("pg"), None)).await?;
         let ground = Ground {
             dir: dir.clone(),
             exe: std::env::current_exe()?,
@@ -90,6 +86,7 @@ pub fn verb(torture: &Torture) -> anyhow::Result<ExitCode> {
             slice_nodes: torture.slice_nodes,
             replicas: 2,
             stale_s: STALE_S,
+            cert_life_s: CERT_LIFE_S,
             planted: torture.planted,
         };
         let outcome = run(&wish, &ground).await?;

@@ -55,6 +55,8 @@ fn ground(db: &TestDb, nodes: usize) -> Ground {
         slice_nodes: 0,
         replicas: 2,
         stale_s: STALE_S,
+        // Longer than any jump.
+        cert_life_s: 86_400,
         planted: None,
     }
 }
@@ -120,7 +122,7 @@ fn unwatched(config: &mut Config) {
 }
 
 /// Another process, whose clock is off by as much.
-async fn another(town: &Town, off_ms: i64) -> (Fleet, Arc<AtomicI64>) {
+pub(crate) async fn another(town: &Town, off_ms: i64) -> (Fleet, Arc<AtomicI64>) {
     let off = Arc::new(AtomicI64::new(off_ms));
     let mut app = town.platform.apps[0].clone();
     app.clock = Clock::wrong(off.clone());

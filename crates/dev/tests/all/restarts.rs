@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use base::db::managed::{Managed, Options};
 use base::testing::{TestDb, eventually};
-use dev::torture::{Ground, Outcome, STALE_S, Trial, Wish};
+use dev::torture::{CERT_LIFE_S, Ground, Outcome, STALE_S, Trial, Wish};
 use model::api::VersionView;
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -36,6 +36,7 @@ fn ground(dir: &Path, owner_url: String, app_url: String) -> Ground {
         slice_nodes: 0,
         replicas: 2,
         stale_s: STALE_S,
+        cert_life_s: CERT_LIFE_S,
         planted: None,
     }
 }

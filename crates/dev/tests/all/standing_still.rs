@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use base::testing::TestDb;
-use dev::torture::{Ground, Trial, Wish};
+use dev::torture::{CERT_LIFE_S, Ground, Trial, Wish};
 
 use crate::EXE;
 
@@ -29,6 +29,7 @@ async fn an_api_that_stands_still_loses_nothing_and_no_node_is_called_stale() {
         slice_nodes: 0,
         replicas: 2,
         stale_s: STALE_S,
+        cert_life_s: CERT_LIFE_S,
         planted: None,
     };
     let wish = Wish {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use base::testing::TestDb;
 use dev::half::Planted;
 use dev::history::Kind;
-use dev::torture::{Ground, Outcome, STALE_S, Wish, run};
+use dev::torture::{CERT_LIFE_S, Ground, Outcome, STALE_S, Wish, run};
 
 use crate::EXE;
 
@@ -28,6 +28,7 @@ async fn tortured(name: &str, wish: &Wish, (nodes, slice_nodes): (usize, usize),
         slice_nodes,
         replicas: 2,
         stale_s: STALE_S,
+        cert_life_s: CERT_LIFE_S,
         planted,
     };
     std::fs::create_dir_all(&dir).expect("a temporary directory");
