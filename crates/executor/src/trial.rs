@@ -100,6 +100,11 @@ pub fn write_journal(
     Ok(())
 }
 
+/// A journal's record with another content under the same number, and a checksum that fits.
+pub fn sealed_record(record: &[u8], body: &[u8]) -> Option<Vec<u8>> {
+    crate::journal::sealed(record, body)
+}
+
 /// What the journal in `dir` adds up to, as text to compare, or why it is not believed.
 pub fn read_journal(dir: &Path, size: u64) -> Result<String, Code> {
     let journal = Journal::open(dir, size).map_err(|error: JournalError| error.code())?;

@@ -127,7 +127,7 @@ pub fn command(wish: &Wish) -> ExitCode {
             target.as_str(),
             began.elapsed().as_secs_f64()
         );
-        ok &= tally.ok() && (target != Target::Task || tally.convincing());
+        ok &= tally.ok() && tally.shots == count && (target != Target::Task || tally.convincing());
     }
     if ok { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use executor::trial::{Trial, read_journal, write_journal};
+use executor::trial::{Trial, read_journal, sealed_record, write_journal};
 use model::digest::Sha256;
 use model::dsse::{self, Envelope};
 use model::id::{InstallationId, TaskId};
@@ -16,6 +16,7 @@ use super::forge::{Forge, Shot};
 use super::house::{Document, House, bundle, uuid};
 use super::tree::{Tree, roll};
 use super::{Fate, Target, bytes};
+use crate::dice::Dice;
 
 /// A place to shoot at.
 pub(super) trait Range {
@@ -311,7 +312,9 @@ impl Frames<'_> {
     }
 }
 
-/// Journals on a bad disk: what is read must be the honest beginning of what was written, or nothing at all.
+/// Journals on a bad disk: what is read must be the honest beginning of what was written, or nothing at all. Every second
+/// one has a record of another content under a good checksum, which no disk makes: whoever can write that is root, and is
+/// believed, but must not bring the reader down.
 struct Journals {
     dir: PathBuf,
     image: Vec<u8>,
@@ -320,6 +323,7 @@ struct Journals {
 }
 
 const SIZE: u64 = 32 * 1024;
+const RECORD_HEADER: usize = 17;
 static JOURNALS: AtomicU32 = AtomicU32::new(0);
 
 impl Journals {
@@ -366,14 +370,37 @@ fn record_ends(image: &[u8]) -> Vec<usize> {
         if length == 0 {
             break;
         }
-        at += 17 + length;
+        at += RECORD_HEADER + length;
         ends.push(at);
     }
     ends
 }
 
+const SEALED_ANEW: &str = "journal record, sealed anew";
+
+impl Journals {
+    fn sealed_anew(&self, dice: &mut Dice) -> Option<Shot> {
+        let ends = record_ends(&self.image);
+        let n = usize::try_from(dice.roll(ends.len() as u64)).ok()?;
+        let (from, end) = (n.checked_sub(1).map_or(0, |before| ends[before]), ends[n]);
+        let mut body = Tree::parse(&self.image[from + RECORD_HEADER..end])?;
+        for _ in 0..1 + dice.roll(3) {
+            body.edit(dice);
+        }
+        let record = sealed_record(&self.image[from..end], body.text().as_bytes())?;
+        let mut image = [&self.image[..from], &record, &self.image[end..*ends.last()?]].concat();
+        image.resize(self.image.len().max(image.len()), 0);
+        Some(Shot::made(SEALED_ANEW, image))
+    }
+}
+
 impl Range for Journals {
     fn aim(&mut self, forge: &mut Forge<'_>) -> Shot {
+        if forge.dice.roll(2) == 0
+            && let Some(shot) = self.sealed_anew(&mut forge.dice)
+        {
+            return shot;
+        }
         let used = record_ends(&self.image).last().copied().unwrap_or(0);
         let mut image = self.image[..used].to_vec();
         let other = self.image[..used].to_vec();
@@ -389,6 +416,7 @@ impl Range for Journals {
         match self.read(&shot.bytes) {
             Err(code) => Fate::Refused(code.as_str()),
             Ok(book) if self.honest.contains(&book) => Fate::Refused("cut at the damage"),
+            Ok(_) if shot.how == SEALED_ANEW => Fate::Refused("read as root has written it"),
             Ok(book) => Fate::Accepted(format!("a journal that was never written: {book}")),
         }
     }

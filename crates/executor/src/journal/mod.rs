@@ -48,6 +48,12 @@ pub(crate) enum JournalError {
     Full,
 }
 
+/// A record with another body, under the same number and kind; none if it is no record.
+pub(crate) fn sealed(record: &[u8], body: &[u8]) -> Option<Vec<u8>> {
+    let found = frame::decode(record)?;
+    Some(frame::encode(found.seq, found.kind, body))
+}
+
 impl JournalError {
     pub(crate) fn code(&self) -> Code {
         match self {
