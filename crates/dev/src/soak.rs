@@ -58,12 +58,6 @@ impl Counts {
     }
 }
 
-/// Lives of twenty seconds: a rotation every ten, and ten for a loaded machine to get it done.
-pub fn brisk(config: &mut Config) {
-    config.wait_hold_s = 3;
-    config.working_cert_life_s = 20;
-}
-
 /// Lives of thirty seconds, with everything else as in production: a request for tasks may be held for longer than
 /// its certificate has left.
 pub fn thirty_seconds(config: &mut Config) {

@@ -78,7 +78,7 @@ async fn certificates_rotate_under_load_and_no_task_fails() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hundred_rotations_under_load_fail_no_task_and_no_poll() {
-    let town = Town::tuned(EXE, soak::brisk).await;
+    let town = Town::tuned(EXE, soak::thirty_seconds).await;
     let began = Instant::now();
     let counts = soak::rotations(&town, 18, 100, |_| {}).await;
     assert!(counts.report("rotations", 100, began.elapsed()).ok(), "{counts:?}");
