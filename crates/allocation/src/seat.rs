@@ -3,7 +3,7 @@
 
 use base::auth::{Principal, Scope};
 use base::http::{Access, Answer, ApiError};
-use model::id::{ProjectId, UserId};
+use model::id::{AllocationId, ProjectId, UserId};
 use model::signal::Code;
 use model::state::ProjectRole;
 use sqlx::PgExecutor;
@@ -36,6 +36,25 @@ impl Seat {
         .fetch_optional(from)
         .await?;
         let (role,) = row.ok_or(Code::NotFound)?;
+        Self::judged(principal, project, role)
+    }
+
+    /// In the project of this allocation. It is looked at before anything of the allocation is read, so that the time of an
+    /// answer does not tell what is foreign from what is missing.
+    pub async fn take_for(from: impl PgExecutor<'_>, principal: &Principal, allocation: AllocationId) -> Answer<Self> {
+        let row: Option<(uuid::Uuid, Option<String>)> = sqlx::query_as(
+            "select a.project_id, s.role from allocation a
+             left join project_seat s on s.project_id = a.project_id and s.user_id = $2 where a.id = $1",
+        )
+        .bind(allocation.uuid())
+        .bind(principal.user_id.uuid())
+        .fetch_optional(from)
+        .await?;
+        let (project, role) = row.ok_or(Code::NotFound)?;
+        Self::judged(principal, project.into(), role)
+    }
+
+    fn judged(principal: &Principal, project: ProjectId, role: Option<String>) -> Answer<Self> {
         let role = match role.filter(|_| principal.may(Scope::Project)) {
             Some(word) => principal.seat_in(project, word.parse().map_err(ApiError::internal)?),
             None => None,

@@ -11,7 +11,7 @@ use fleet::slot::lease;
 use fleet::task::store as tasks;
 use fleet::{Fleet, intent};
 use model::api::{AllocationCreate, AllocationExtend};
-use model::id::{AllocationId, ProjectId};
+use model::id::AllocationId;
 use model::signal::Code;
 use model::state::{AllocationState, ProjectRole, TaskState};
 use serde_json::json;
@@ -28,10 +28,8 @@ use crate::workflow::{Flow, journal};
 
 /// The row, if the caller may know of it.
 pub async fn seen(fleet: &Fleet, principal: &Principal, id: AllocationId) -> Answer<(AllocationRow, Seat)> {
+    let seat = Seat::take_for(fleet.app.db.bookkeeping(), principal, id).await?;
     let row = store::get(fleet.app.db.bookkeeping(), id).await?;
-    // Asked even if there is nothing, so that what is missing takes as long as what is foreign.
-    let project = row.as_ref().map_or_else(ProjectId::new, AllocationRow::project);
-    let seat = Seat::take(fleet.app.db.bookkeeping(), principal, project).await?;
     Ok((row.ok_or(Code::NotFound)?, seat))
 }
 
