@@ -19,7 +19,7 @@ use crate::workflow::journal::{self, Claim};
 use crate::workflow::{Flow, Platform};
 
 mod abandoned;
-mod deadlines;
+pub mod deadlines;
 mod proofs;
 
 /// Workflows that one process goes on with at once.
@@ -35,12 +35,13 @@ pub fn spawn(worker: &Worker, loops: &mut JoinSet<()>) {
     loops.spawn(workflow_loop(worker.clone(), held.clone()));
     loops.spawn(renew_loop(worker.clone(), held));
     loops.spawn(deadlines::run(worker.clone()));
-    loops.spawn(proofs::run(worker.clone()));
 }
 
-/// What is wished by nobody but the platform itself is signed where the keys are.
-pub fn spawn_signing(fleet: &Fleet, loops: &mut JoinSet<()>) {
+/// What belongs beside the api: what the platform itself wishes is signed where the keys are, and what nodes have signed of
+/// used time is written down where they bring it, whether any worker is there or not.
+pub fn spawn_beside_api(fleet: &Fleet, loops: &mut JoinSet<()>) {
     loops.spawn(abandoned::run(fleet.clone()));
+    loops.spawn(proofs::run(fleet.clone()));
 }
 
 async fn workflow_loop(worker: Worker, held: Held) {

@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use fleet::Fleet;
 use fleet::held::{HeldRow, of_nodes};
 use model::held::{HeldPower, Holdings};
 use model::id::AllocationId;
@@ -12,15 +13,19 @@ use sqlx::PgPool;
 use uuid::Uuid;
 
 use crate::allocation::{store, usage};
-use crate::worker::Worker;
 
 const EVERY: Duration = Duration::from_secs(5);
 /// Nodes that are looked at together.
 const AT_ONCE: usize = 200;
 
-pub(super) async fn run(worker: Worker) {
-    while worker.running(tokio::time::sleep(EVERY)).await {
-        if let Err(error) = pass(&worker).await {
+pub(super) async fn run(fleet: Fleet) {
+    while fleet
+        .stop
+        .run_until_cancelled(tokio::time::sleep(EVERY))
+        .await
+        .is_some()
+    {
+        if let Err(error) = pass(fleet.app.db.bookkeeping()).await {
             tracing::warn!(%error, "used time stays unproven");
         }
     }
@@ -38,8 +43,7 @@ struct Unproven {
     off_wanted: bool,
 }
 
-async fn pass(worker: &Worker) -> sqlx::Result<()> {
-    let pool = worker.app.db.bookkeeping();
+async fn pass(pool: &PgPool) -> sqlx::Result<()> {
     store::switched(pool).await?;
     let unproven: Vec<Unproven> = sqlx::query_as(
         "select a.node_id, a.id, a.kind = 'slice' as is_slice, s.id is not null as open,
@@ -62,7 +66,9 @@ async fn pass(worker: &Worker) -> sqlx::Result<()> {
         for list in of_nodes(pool, &nodes).await? {
             let Some(holds) = list.holds() else { continue };
             for one in unproven.iter().filter(|one| one.node_id == list.node_id) {
-                judge(pool, one, &list, &holds).await?;
+                if let Err(error) = judge(pool, one, &list, &holds).await {
+                    tracing::warn!(%error, allocation = %AllocationId::from(one.id), "its used time stays unproven");
+                }
             }
         }
     }

@@ -35,7 +35,7 @@ pub async fn serve_on(app: App, ports: Ports, stop: Stop) -> anyhow::Result<()> 
     );
     let mut loops = JoinSet::new();
     work::spawn(&fleet, &mut loops);
-    allocation::work::spawn_signing(&fleet, &mut loops);
+    allocation::work::spawn_beside_api(&fleet, &mut loops);
     loops.spawn(audit::sealer(app.db.clone(), stop.token()));
     let identity = certificate::fresh(&fleet)?;
     loops.spawn(certificate::renew(fleet.clone(), identity.clone(), stop.clone()));

@@ -26,6 +26,7 @@ mod uses;
 mod walk;
 mod ways_back;
 mod worker_kills;
+mod wrong_clocks;
 
 use std::path::Path;
 
@@ -130,6 +131,14 @@ impl Market {
         for (state, version, said) in told {
             assert_eq!(Some(version), said, "{state}");
         }
+        let first: Option<i64> = sqlx::query_scalar(
+            "select subject_version from outbox where kind = 'provisioning.requested' and subject_id = $1",
+        )
+        .bind(id.to_string())
+        .fetch_one(self.town.platform.apps[0].db.read())
+        .await
+        .expect("it was asked for");
+        assert_eq!(first, Some(1));
     }
 
     pub(crate) async fn slots(&self) -> Vec<SlotView> {

@@ -34,8 +34,7 @@ fn table() -> (Vec<&'static str>, Vec<String>, Vec<i64>) {
 
 /// What makes an allocation and what takes it away is of its first generation; wishes that came later say themselves what
 /// became of them.
-pub(super) async fn late(worker: &Worker) -> Answer<()> {
-    let now = OffsetDateTime::from(worker.app.clock.now());
+pub(super) async fn late(worker: &Worker, now: OffsetDateTime) -> Answer<()> {
     let late = in_late_phases(worker.app.db.read(), now, None).await?;
     for (id, phase) in late {
         let id = AllocationId::from(id);
