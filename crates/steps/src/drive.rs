@@ -82,7 +82,7 @@ pub fn resume<C: Context, J: Journal>(
     })
 }
 
-/// Tries a failed undo again. A walk that is not stuck in an undo is resumed.
+/// Tries a failed undo again, or the step that a forward-only table has halted at. Any other walk is resumed.
 pub fn retry<C: Context, J: Journal>(
     table: &Table<C>,
     context: &mut C,

@@ -135,15 +135,23 @@ impl Walk {
         self.turn_back(Cause { at: step, error }, reached);
     }
 
-    /// The operator's verb for a failed undo: try it again. False if that is not how the walk ended.
+    /// The operator's verb for a failed undo, or for a step of a forward-only table: try it again. False if that is not how
+    /// the walk ended.
     pub fn retry(&mut self) -> bool {
-        let Next::End(End::Stuck { undo: Some(undo), .. }) = &self.next else {
+        let (way, step) = match &self.next {
+            Next::End(End::Stuck { undo: Some(undo), .. }) => (Way::Undo, undo),
+            Next::End(End::Halted { at, .. }) => (Way::Run, at),
+            Next::End(End::Stuck { undo: None, .. } | End::Done | End::Undone { .. }) | Next::Begin { .. } => {
+                return false;
+            }
+        };
+        let Some(at) = self.names.iter().position(|name| name == step) else {
             return false;
         };
-        let Some(at) = self.names.iter().position(|name| name == undo) else {
-            return false;
-        };
-        self.go(Way::Undo, at);
+        if way == Way::Run {
+            self.cause = None;
+        }
+        self.go(way, at);
         true
     }
 

@@ -5,7 +5,7 @@ use std::cell::Cell as Slot;
 
 use super::world::{Blow, World};
 use crate::drive::{Error, Watch, act, drive};
-use crate::journal::{Journal, Record};
+use crate::journal::{Journal, Next, Record};
 use crate::step::{Fail, Table, Way};
 use crate::walk::{End, Walk};
 
@@ -143,7 +143,8 @@ pub(super) fn try_out<W: World>(table: &Table<W::Context>, world: &W, plan: Plan
         let mut context = world.context();
         let records = tape.records.clone();
         let mut walk = Walk::resume(table.names(), table.on_fail, &records);
-        was_stuck |= walk.retry();
+        // A halt is an end, which a restart gives again; only an operator's word sets it going.
+        was_stuck |= !matches!(walk.next(), Next::End(End::Halted { .. })) && walk.retry();
         let driven = drive(
             walk,
             &mut context,

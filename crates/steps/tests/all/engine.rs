@@ -1,7 +1,7 @@
 //! The engine itself: journal before act, one write per move, back through the failed step, stuck in plain sight.
 
 use steps::Way::{Run, Undo};
-use steps::{End, Error, Fail, Next, OnFail, Step, Table, Walk, World, nothing, prove, retry, run};
+use steps::{End, Error, Fail, Next, OnFail, Step, Table, Walk, World, nothing, prove, resume, retry, run};
 
 use crate::shelf::{BOX, Bystander, Errand, LABEL, Pages, RIGHT, Room};
 
@@ -128,6 +128,34 @@ fn a_failing_undo_is_stuck_in_plain_sight_until_it_is_tried_again() {
         }
     );
     assert!(!room.snapshot().contains_key("box"));
+}
+
+#[test]
+fn a_halted_walk_goes_on_at_its_step_when_somebody_wants_that() {
+    const LOCKED: Step<Errand> = Step {
+        name: "open",
+        run: |e| match e.shelf.has("key")? {
+            true => Ok(()),
+            false => Err(Fail::new("locked", "no key")),
+        },
+        undo: nothing,
+    };
+    const FORWARD: Table<Errand> = Table::forward_only(&[BOX, LOCKED, LABEL]);
+    let (room, mut pages, mut watch) = (Room::default(), Pages::default(), Bystander::default());
+    let report = run(&FORWARD, &mut room.context(), &mut pages, &mut watch).expect("journal");
+    let halted = End::Halted {
+        at: "open".into(),
+        error: Fail::new("locked", "no key"),
+    };
+    assert_eq!(report.end, halted);
+    room.0.put("key", "brass").expect("no fuse is set");
+    let records = pages.records.clone();
+    let again = resume(&FORWARD, &mut room.context(), &mut pages, &records, &mut watch).expect("journal");
+    assert_eq!(again.end, halted, "a restart alone changes nothing");
+    watch.told.clear();
+    let report = retry(&FORWARD, &mut room.context(), &mut pages, &records, &mut watch).expect("journal");
+    assert_eq!(report.end, End::Done);
+    assert_eq!(watch.told, [(Run, "open"), (Run, "label")]);
 }
 
 #[test]
