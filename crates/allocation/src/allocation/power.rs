@@ -47,6 +47,9 @@ pub(super) async fn switch(fleet: &Fleet, principal: &Principal, id: AllocationI
             .await?
             .is_some_and(|first| serves(first, action))
         {
+            // An answer like the first one's: under a key of its own it is kept like that.
+            change.detail(json!({ "shared": open }));
+            change.commit().await?;
             return Ok(open);
         }
         let what = format!("the slice is being switched, see {open}; ask again when that has ended");

@@ -37,8 +37,10 @@ pub(super) async fn repair(fleet: &Fleet, principal: &Principal, id: AllocationI
         let what = format!("the allocation is {}, not active", row.state);
         return Err(refused(&row, what));
     }
-    if later::under_way(&mut change, &row).await?.is_some() {
-        return Ok(());
+    if let Some(open) = later::under_way(&mut change, &row).await? {
+        // An answer like the first one's: under a key of its own it is kept like that.
+        change.detail(json!({ "shared": open }));
+        return Ok(change.commit().await?);
     }
     let task = Task::ProvisionUser(provision_user::Params {
         allocation_id: id,

@@ -96,3 +96,25 @@ async fn a_history_has_what_was_switched_and_what_became_of_it() {
     );
     market.close().await;
 }
+
+/// Whoever wants what is under way already has asked for it under a key of their own: asking again, whenever that is, gives
+/// the answer of then and switches nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_switch_that_two_have_asked_for_is_kept_under_both_keys() {
+    let market = Market::open().await;
+    let made = market.rents("one").await;
+    market.until(made.id, AllocationState::Active).await;
+    let market = market.unplug().await;
+    let path = format!("/v1/allocations/{}/stop", made.id);
+    let replayed = async |key: &str| {
+        let answer = market.api().call_as(key, &path, &json!({})).await.expect("an answer");
+        assert_eq!(answer.status, http::StatusCode::ACCEPTED, "{key}");
+        answer.headers.contains_key(base::idempotency::REPLAYED)
+    };
+    assert!(!replayed("first").await);
+    assert!(!replayed("second").await);
+    assert!(replayed("first").await);
+    assert!(replayed("second").await);
+    assert_eq!(rows(&market, made.id).await.len(), 1, "one switch");
+    market.close().await;
+}
