@@ -3,7 +3,7 @@
 //! connection of its own to the database, that it goes on; whoever has the connection and says nothing stands still.
 //! One that was killed has no connection, and its nodes come back at once.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sqlx::{Connection, PgConnection, PgPool};
 
@@ -26,7 +26,12 @@ pub(crate) fn away(limits: &Limits) -> Duration {
 /// Says that this process goes on, until it stops.
 pub(crate) async fn sign_loop(fleet: Fleet) {
     let mut conn = None;
+    let mut slept = Instant::now();
     while fleet.running(tokio::time::sleep(SIGN_EVERY)).await {
+        // Nobody was told that we go on, and nobody's word was heard.
+        if slept.elapsed() >= SIGN_EVERY + away(&fleet.limits) {
+            fleet.presence.listen_anew();
+        }
         let signed = tokio::select! {
             biased;
             // Whoever stops waits for no answer.
@@ -34,11 +39,17 @@ pub(crate) async fn sign_loop(fleet: Fleet) {
             signed = tokio::time::timeout(SIGN_MOST, sign(&fleet, &mut conn)) => signed,
         };
         match signed {
-            Ok(Ok(())) => continue,
-            Ok(Err(error)) => tracing::debug!(%error, "no sign that this process goes on"),
-            Err(_) => tracing::debug!("a sign that this process goes on was not answered"),
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => {
+                tracing::debug!(%error, "no sign that this process goes on");
+                conn = None;
+            }
+            Err(_) => {
+                tracing::debug!("a sign that this process goes on was not answered");
+                conn = None;
+            }
         }
-        conn = None;
+        slept = Instant::now();
     }
 }
 
