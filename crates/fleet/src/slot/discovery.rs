@@ -25,8 +25,11 @@ pub(crate) async fn landed(
     given: Option<OffsetDateTime>,
 ) -> Answer<bool> {
     let at = OffsetDateTime::from(change.at());
-    // What is far ahead of us was written by a clock that was wrong: it says nothing of when it was.
-    let wrong = OffsetDateTime::from(change.at().plus_s(60));
+    // What is far ahead of us and of the database was written by a clock that was wrong: it says nothing of when it was.
+    let wrong: OffsetDateTime = sqlx::query_scalar("select greatest($1, now()) + interval '60 seconds'")
+        .bind(at)
+        .fetch_one(change.conn())
+        .await?;
     let changed_since = |slot: &SlotRow| {
         let last = slot.fault_since.map_or(slot.state_since, |at| at.max(slot.state_since));
         given.is_some_and(|given| last > given) && last < wrong

@@ -52,9 +52,9 @@ pub(crate) async fn landed(
         .filter(|code| task_type == TaskType::VmProvision && to == TaskState::Failed && is_of_host(*code));
     let ids: Vec<Uuid> = slots.iter().map(|slot| slot.slot_id.uuid()).collect();
     for slot in store::these(change.conn(), node.id(), &ids).await? {
-        let proved = prove(change, &slot, task, result, nonce).await?;
         let is_provision = task_type == TaskType::VmProvision;
         let own = !is_provision || slot.dirty_op == Some(task.op_id);
+        let proved = prove(change, &slot, own, task, result, nonce).await?;
         let good_end = match task_type {
             TaskType::VmRelease => to == TaskState::Succeeded && proved.is_some_and(|proof| proof.kind == "wipe"),
             // Its undo did not come to its end, or the host says that it is another's: a proof about the disk is not all.
@@ -189,10 +189,12 @@ fn shortened(reason: &str) -> String {
     reason.chars().take(400).collect()
 }
 
-/// Keeps what was signed about the slot, and says which of it makes the slot clean.
+/// Keeps what was signed about the slot, and says which of it makes the slot clean. Of a provision that comes late it is
+/// kept, but proves nothing of the slot as it is now.
 async fn prove(
     change: &mut Change,
     slot: &SlotRow,
+    own: bool,
     task: &TaskRow,
     result: &ResultPayload,
     nonce: Nonce,
@@ -216,7 +218,7 @@ async fn prove(
                 &Row {
                     kind: "reset",
                     subject: &address,
-                    clean,
+                    clean: clean && own,
                     wipe: None,
                     proof: json!(proof),
                 },
@@ -237,7 +239,7 @@ async fn prove(
         let row = Row {
             kind: "wipe",
             subject: proof.serial.as_str(),
-            clean,
+            clean: clean && own,
             wipe: Some(proof),
             proof: json!(proof),
         };
