@@ -222,7 +222,7 @@ async fn make(
     journal::start(change, Flow::Provision, draft.id).await?;
     change.event(
         moves::kind(AllocationState::Requested),
-        Target::from(draft.id),
+        Target::from(draft.id).at_version(moves::FIRST_VERSION),
         json!({ "project_id": draft.project, "sku": draft.sku.name, "slots": draft.sku.slots }),
     );
     Ok(())

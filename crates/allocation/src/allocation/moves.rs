@@ -16,6 +16,8 @@ use time::OffsetDateTime;
 use super::store::{AllocationRow, work_of};
 use crate::metrics::ALLOCATION_MOVES;
 
+/// Every allocation begins with it.
+pub const FIRST_VERSION: i64 = 1;
 /// Somebody has to have taken it up by then.
 pub const REQUESTED_S: i64 = 60;
 /// Beside what a task may run: the wait for the node, and the way back of what it was sent.
@@ -161,6 +163,11 @@ pub async fn stuck_no_more(change: &mut Change, row: &AllocationRow) -> sqlx::Re
         "update allocation set stuck_since = null, stuck_code = null, stuck_at = null, version = version + 1 where id = $1",
     );
     cleared.bind(row.id).execute(change.conn()).await?;
+    change.event(
+        "provisioning.unstuck",
+        Target::from(row.id()).at_version(row.version + 1),
+        json!({ "project_id": row.project(), "at": row.stuck_at }),
+    );
     change.wake(Topic::Progress);
     Ok(())
 }

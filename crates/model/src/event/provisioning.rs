@@ -34,6 +34,11 @@ shapes! {
     AllocationRetried {
         project_id: ProjectId,
     }
+    AllocationUnstuck {
+        project_id: ProjectId,
+        /// Where it was stuck.
+        at: String,
+    }
     AllocationExtended {
         project_id: ProjectId,
         /// None: it lasts until it is released.

@@ -17,6 +17,7 @@ pub const EVENTS: &[EventType] = &[
     allocation::<provisioning::AllocationMoved>("provisioning.cancelled", "It was taken back before it was made."),
     allocation::<provisioning::AllocationStuck>("provisioning.stuck", "Nobody can go on without an operator."),
     allocation::<provisioning::AllocationRetried>("provisioning.retried", "The stuck step is tried again."),
+    allocation::<provisioning::AllocationUnstuck>("provisioning.unstuck", "What took too long has ended after all."),
     allocation::<provisioning::AllocationExtended>("provisioning.extended", "It ends at another time."),
     allocation::<provisioning::AllocationPower>("provisioning.power", "Its VM is switched on or off.")
         .hiding(&["task_id"]),

@@ -97,6 +97,17 @@ async fn a_phase_that_takes_too_long_is_told_until_it_is_over() {
     })
     .await;
     assert_eq!(market.shows(two.id).await.state, AllocationState::Provisioning);
+    let over: Vec<String> =
+        sqlx::query_scalar("select data ->> 'at' from outbox where kind = 'provisioning.unstuck' and subject_id = $1")
+            .bind(two.id.to_string())
+            .fetch_all(market.town.platform.apps[0].db.read())
+            .await
+            .expect("events");
+    assert_eq!(
+        over,
+        ["runtime_validate"],
+        "whoever was told of its trouble hears of the end"
+    );
     market.sim.agent.release();
     for id in [one.id, two.id] {
         let active = market.until(id, AllocationState::Active).await;
