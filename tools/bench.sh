@@ -29,6 +29,7 @@ fi
 
 if [ $# -eq 0 ]; then
   mkdir -p bench/results
+  find bench/results -name '*.json' ! -name torture.json -delete # that one has a run of its own
   for figures in "$out"/*.json; do
     printf '{\n"date": "%s",\n"cores": %s,\n"commit": "%s",\n"figures": %s\n}\n' \
       "$(date -u +%FT%TZ)" "$(nproc)" "$commit" "$(<"$figures")" >"bench/results/$(basename "$figures")"

@@ -377,7 +377,8 @@ async fn answers_lost(town: &Town, node: &mut Puppet) {
     assert_eq!((given(&next).generation, code(&node.get("ping").await)), (5, None));
 }
 
-/// Real processes, killed at any moment, with certificates that are renewed meanwhile.
+/// Real processes, killed at any moment. That they renew their papers meanwhile is for the torture run, which counts who is
+/// taken for two.
 async fn killed_for_real(town: &Town) {
     let (id, mut running) = town.node("cat", Profile::Cpu).await;
     for round in 0..12 {
