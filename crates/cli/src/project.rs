@@ -10,7 +10,7 @@ use crate::client::Client;
 use crate::failure::{Exit, Failure};
 use crate::ids::{Noun, REACH, resolve};
 use crate::output::column::{Kind, View, col, extra};
-use crate::output::{Done, text};
+use crate::output::{Done, money, text};
 use crate::session::{Limit, Session};
 use crate::token::done;
 
@@ -44,6 +44,7 @@ pub(crate) const QUOTA: View = View {
         col("slots_per_sku", "slots_per_sku", Kind::Text),
         col("terminals", "terminals", Kind::Text),
         col("max_ttl_hours", "max_ttl_hours", Kind::Text),
+        col("spend_per_day", "spend_per_day_micro", Kind::Amount),
         col("project_id", "project_id", Kind::Id),
     ],
     key: "project_id",
@@ -174,6 +175,9 @@ pub(crate) enum Quota {
         /// How many hours an allocation may be rented for; each then needs an end
         #[arg(long, value_name = "N", group = "limits")]
         max_ttl_hours: Option<u32>,
+        /// What all of it may cost in a day, in each currency: 120 or 99.50
+        #[arg(long, value_name = "AMOUNT", group = "limits", value_parser = money::parse)]
+        spend_per_day: Option<u64>,
         /// Take this limit away again: back to what a new project has
         #[arg(long, value_name = "LIMIT", group = "limits", value_parser = limit)]
         reset: Vec<QuotaLimit>,
@@ -188,9 +192,11 @@ fn limit(word: &str) -> Result<QuotaLimit, String> {
         QuotaLimit::Allocations,
         QuotaLimit::Terminals,
         QuotaLimit::MaxTtlHours,
+        QuotaLimit::SpendPerDayMicro,
     ];
-    let names = all.map(|limit| limit.as_str().replace('_', "-"));
-    let at = names.iter().position(|name| *name == word.replace('_', "-"));
+    let as_flag = |word: &str| word.replace('_', "-").trim_end_matches("-micro").to_owned();
+    let names = all.map(|limit| as_flag(limit.as_str()));
+    let at = names.iter().position(|name| *name == as_flag(word));
     at.map(|at| all[at])
         .ok_or_else(|| format!("one of {}", names.join(", ")))
 }
@@ -231,6 +237,7 @@ pub(crate) async fn run(verb: Verb, session: &mut Session) -> Result<(), Failure
             allocations,
             terminals,
             max_ttl_hours,
+            spend_per_day,
             reset,
         }) => {
             let (client, path) = found(session, &project).await?;
@@ -240,6 +247,7 @@ pub(crate) async fn run(verb: Verb, session: &mut Session) -> Result<(), Failure
                 allocations,
                 terminals,
                 max_ttl_hours,
+                spend_per_day_micro: spend_per_day,
                 reset,
             };
             let document = client.post(&format!("{path}/quota"), &body).await?;
@@ -262,7 +270,8 @@ fn may_have(project: &str, quota: &Value) -> Done {
         of("terminals", "terminals"),
         of("max_ttl_hours", "hours for each allocation"),
     ];
-    let all: Vec<String> = all.into_iter().flatten().collect();
+    let spend = number("spend_per_day_micro").map(|micro| format!("{} a day", money::amount(micro)));
+    let all: Vec<String> = all.into_iter().chain([spend]).flatten().collect();
     Done::of(format!("{} may have at once: {}", text::plain(project), all.join(", ")))
 }
 

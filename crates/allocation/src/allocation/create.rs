@@ -68,7 +68,7 @@ pub async fn create(fleet: &Fleet, principal: &Principal, wish: &AllocationCreat
     let sku = skus::by_name(change.conn(), &wish.sku).await?.ok_or_else(|| {
         ApiError::field("sku", format!("there is no SKU {:?}", wish.sku)).hint("`gpuaas sku list` shows what there is")
     })?;
-    quota.admits(change.conn(), sku.slots, sku.id).await?;
+    quota.admits(change.conn(), &sku).await?;
     quota.admits_ttl(wish.ttl_s)?;
     let keys = keys(&mut change, principal, wish).await?;
     let draft = Draft {

@@ -7,8 +7,15 @@ use model::api::{QuotaChange, QuotaLimit, QuotaView};
 use model::id::ProjectId;
 use model::signal::Code;
 use serde_json::Value;
-use sqlx::{PgExecutor, PgPool};
+use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
+
+use crate::sku::store::SkuRow;
+
+/// Of the day that spending is counted by.
+const HOURS: i64 = 24;
+/// A thousand millions of a currency a day; what is more is no limit.
+const SPEND_MOST: u64 = 1_000_000_000_000_000;
 
 #[derive(Clone, Debug, sqlx::FromRow)]
 pub struct QuotaRow {
@@ -40,13 +47,21 @@ impl QuotaRow {
         }
     }
 
-    /// Is there room for so many slots of this SKU?
-    pub async fn admits(&self, from: impl PgExecutor<'_>, slots: i32, sku: Uuid) -> Answer<()> {
+    /// Is there room for one of this SKU?
+    pub async fn admits(&self, conn: &mut PgConnection, sku: &SkuRow) -> Answer<()> {
+        let slots = i64::from(sku.slots);
         room("allocations", self.allocations.into(), self.allocations_used.into(), 1)?;
-        room("slots", self.slots.into(), self.slots_used.into(), slots.into())?;
-        let Some(most) = self.slots_per_sku else { return Ok(()) };
-        let used = of_sku(from, self.project_id.into(), sku).await?;
-        room("slots_per_sku", most.into(), used, slots.into())
+        room("slots", self.slots.into(), self.slots_used.into(), slots)?;
+        if let Some(most) = self.slots_per_sku {
+            let used = of_sku(conn, self.project_id.into(), sku.id).await?;
+            room("slots_per_sku", most.into(), used, slots)?;
+        }
+        if let Some(most) = self.spend_per_day_micro {
+            let used = day_of(conn, self.project_id.into(), &sku.currency).await?;
+            let wanted = sku.price_micro_per_hour.saturating_mul(HOURS);
+            room("spend_per_day_micro", most, used, wanted)?;
+        }
+        Ok(())
     }
 
     /// May something last this long?
@@ -101,14 +116,27 @@ pub async fn lock(change: &mut Change, project: ProjectId) -> Answer<QuotaRow> {
 }
 
 /// Slots of this SKU that the project has now.
-async fn of_sku(from: impl PgExecutor<'_>, project: ProjectId, sku: Uuid) -> sqlx::Result<i64> {
+async fn of_sku(conn: &mut PgConnection, project: ProjectId, sku: Uuid) -> sqlx::Result<i64> {
     sqlx::query_scalar(
         "select coalesce(sum(slots), 0)::bigint from allocation where project_id = $1 and sku_id = $2 and ended_at is null",
     )
     .bind(project.uuid())
     .bind(sku)
-    .fetch_one(from)
+    .fetch_one(conn)
     .await
+}
+
+/// What all that the project has now costs in a day, at the prices that it was rented at.
+async fn day_of(conn: &mut PgConnection, project: ProjectId, currency: &str) -> sqlx::Result<i64> {
+    let per_hour: i64 = sqlx::query_scalar(
+        "select least(coalesce(sum(rate_micro_per_hour), 0), 1e17)::bigint from allocation
+         where project_id = $1 and currency = $2 and ended_at is null",
+    )
+    .bind(project.uuid())
+    .bind(currency)
+    .fetch_one(conn)
+    .await?;
+    Ok(per_hour.saturating_mul(HOURS))
 }
 
 /// What is not said stays; what is reset is again as in a new project. Less than is in use is fine: nothing is taken away, and nothing is added.
@@ -124,14 +152,18 @@ pub async fn set(change: &mut Change, project: ProjectId, wish: &QuotaChange) ->
         let refused = ApiError::field("max_ttl_hours", "1 or more");
         return Err(refused.hint("leave it out to keep what there is, or name it in `reset` to take it away; for nothing at all set `allocations` to 0"));
     }
-    for (limit, set) in [
-        (QuotaLimit::Slots, wish.slots),
-        (QuotaLimit::SlotsPerSku, wish.slots_per_sku),
-        (QuotaLimit::Allocations, wish.allocations),
-        (QuotaLimit::Terminals, wish.terminals),
-        (QuotaLimit::MaxTtlHours, wish.max_ttl_hours),
+    if wish.spend_per_day_micro.is_some_and(|micro| micro > SPEND_MOST) {
+        return Err(ApiError::field("spend_per_day_micro", format!("at most {SPEND_MOST}")));
+    }
+    for (limit, is_set) in [
+        (QuotaLimit::Slots, wish.slots.is_some()),
+        (QuotaLimit::SlotsPerSku, wish.slots_per_sku.is_some()),
+        (QuotaLimit::Allocations, wish.allocations.is_some()),
+        (QuotaLimit::Terminals, wish.terminals.is_some()),
+        (QuotaLimit::MaxTtlHours, wish.max_ttl_hours.is_some()),
+        (QuotaLimit::SpendPerDayMicro, wish.spend_per_day_micro.is_some()),
     ] {
-        if set.is_some() && wish.reset.contains(&limit) {
+        if is_set && wish.reset.contains(&limit) {
             return Err(ApiError::field(
                 "reset",
                 format!("`{}` is set in the same wish", limit.as_str()),
@@ -145,6 +177,8 @@ pub async fn set(change: &mut Change, project: ProjectId, wish: &QuotaChange) ->
              allocations = coalesce($4, case when 'allocations' = any($7) then 8 end, allocations),
              terminals = coalesce($5, case when 'terminals' = any($7) then 10 end, terminals),
              max_ttl_hours = case when 'max_ttl_hours' = any($7) then null else coalesce($6, max_ttl_hours) end,
+             spend_per_day_micro = case when 'spend_per_day_micro' = any($7) then null
+                                        else coalesce($8, spend_per_day_micro) end,
              version = version + 1
          where project_id = $1 and exists (select from project where id = $1 and deleted_at is null)",
     )
@@ -155,6 +189,7 @@ pub async fn set(change: &mut Change, project: ProjectId, wish: &QuotaChange) ->
     .bind(int("terminals", wish.terminals)?)
     .bind(int("max_ttl_hours", wish.max_ttl_hours)?)
     .bind(reset)
+    .bind(wish.spend_per_day_micro.and_then(|micro| i64::try_from(micro).ok()))
     .execute(change.conn())
     .await?;
     if done.rows_affected() == 0 {

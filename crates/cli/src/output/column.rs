@@ -42,6 +42,8 @@ pub(crate) enum Kind {
     Bytes,
     /// Millionths of the row's currency, for an hour.
     Price,
+    /// Millionths of whatever currency.
+    Amount,
     /// A list where equals stand together: `8 × H100`.
     Tally,
 }
@@ -109,6 +111,7 @@ impl Column {
             (Kind::Bytes, Reader::Program) => "_bytes",
             (Kind::Span, Reader::Program) => "_ms",
             (Kind::Price, Reader::Program) => "_micro_per_hour",
+            (Kind::Amount, Reader::Program) => "_micro",
             _ => "",
         };
         format!("{}{unit}", self.name)
@@ -137,6 +140,7 @@ impl Column {
             (Kind::Tally, _) => tally(&found),
             (Kind::Bytes, _) => found.as_u64().map(bytes).unwrap_or_default(),
             (Kind::Price, _) => price(&found, row),
+            (Kind::Amount, _) => found.as_u64().map(money::amount).unwrap_or_default(),
         };
         match reader {
             Reader::Person { .. } if cell.is_empty() => "-".to_owned(),

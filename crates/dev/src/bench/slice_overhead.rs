@@ -86,13 +86,20 @@ impl Series {
         let samples = self.asked.len() as f64;
         let (to_task, to_active) = (self.to_task as f64 / samples, self.to_active as f64 / samples);
         let one = self.commit.p(50.0);
-        let mut put = |name: &str, value, unit, limit, goal| report.put(&format!("{of}{name}"), value, unit, limit, goal);
+        let mut put =
+            |name: &str, value, unit, limit, goal| report.put(&format!("{of}{name}"), value, unit, limit, goal);
         put("samples", samples, "", None, Goal::None);
         put(&format!("one commit, p50{how}"), one, "ms", None, Goal::None);
         put("commits from request to task", to_task, "", None, Goal::None);
         put("commits from result to active", to_active, "", None, Goal::None);
         let (asked, ended) = (self.asked.p(50.0), self.ended.p(50.0));
-        put("request to task enqueued, p50", asked, "ms", Some(to_task * one), Goal::None);
+        put(
+            "request to task enqueued, p50",
+            asked,
+            "ms",
+            Some(to_task * one),
+            Goal::None,
+        );
         put("result to active, p50", ended, "ms", Some(to_active * one), Goal::None);
         let limit = Some((to_task + to_active) * one);
         put("both, p50", asked + ended, "ms", limit, Goal::RatioAtMost(GOAL));

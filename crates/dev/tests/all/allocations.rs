@@ -2,6 +2,7 @@
 //! comes between.
 
 mod again;
+mod alarms;
 mod apart;
 pub(crate) mod events;
 mod every_state;

@@ -60,6 +60,7 @@ pub struct QuotaView {
     pub allocations_used: u32,
     pub terminals: u32,
     pub max_ttl_hours: Option<u32>,
+    /// What everything that is rented at once may cost in a day, in millionths, for each currency.
     pub spend_per_day_micro: Option<i64>,
     pub version: i64,
 }
@@ -73,6 +74,7 @@ pub enum QuotaLimit {
     Allocations,
     Terminals,
     MaxTtlHours,
+    SpendPerDayMicro,
 }
 
 impl QuotaLimit {
@@ -83,6 +85,7 @@ impl QuotaLimit {
             QuotaLimit::Allocations => "allocations",
             QuotaLimit::Terminals => "terminals",
             QuotaLimit::MaxTtlHours => "max_ttl_hours",
+            QuotaLimit::SpendPerDayMicro => "spend_per_day_micro",
         }
     }
 }
@@ -101,7 +104,11 @@ pub struct QuotaChange {
     pub terminals: Option<u32>,
     #[serde(default)]
     pub max_ttl_hours: Option<u32>,
-    /// Taken away again: back to what a new project has, which for `slots_per_sku` and `max_ttl_hours` is no limit.
+    /// What everything that is rented at once may cost in a day, in millionths, for each currency.
+    #[serde(default)]
+    pub spend_per_day_micro: Option<u64>,
+    /// Taken away again: back to what a new project has, which for `slots_per_sku`, `max_ttl_hours` and
+    /// `spend_per_day_micro` is no limit.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reset: Vec<QuotaLimit>,
 }

@@ -25,6 +25,7 @@ shapes! {
         allocations: Option<u32>,
         terminals: Option<u32>,
         max_ttl_hours: Option<u32>,
+        spend_per_day_micro: Option<u64>,
         /// Back to what a new project has.
         reset: Option<Vec<QuotaLimit>>,
     }

@@ -13,15 +13,15 @@ use super::*;
 const TAKES_MS: u64 = 250;
 
 /// One allocation that stands still where it is: its node is away, and no worker is there.
-struct Case {
-    state: AllocationState,
+pub(super) struct Case {
+    pub(super) state: AllocationState,
     /// A node was given a task about it.
     given: bool,
     made: AllocationView,
 }
 
 impl Case {
-    fn id(&self) -> AllocationId {
+    pub(super) fn id(&self) -> AllocationId {
         self.made.id
     }
 }
@@ -73,7 +73,7 @@ async fn failed(market: &Market) -> AllocationView {
 }
 
 /// One allocation in every state, with and without anything of it on the host where that makes a difference.
-async fn everywhere() -> (Market, Vec<Case>) {
+pub(super) async fn everywhere() -> (Market, Vec<Case>) {
     use AllocationState::{Active, Cancelled, Failed, Provisioning, Released, Releasing, Requested, Unwinding};
     let market = Market::open().await;
     let mut cases = Vec::new();
@@ -122,13 +122,13 @@ async fn everywhere() -> (Market, Vec<Case>) {
 }
 
 /// Another worker comes, and the node is back: everything goes on to its end.
-async fn goes_on(market: &Market) -> dev::children::Kept {
+pub(super) async fn goes_on(market: &Market) -> dev::children::Kept {
     let worker = apart::worker(market, "given.json").await;
     market.sim.agent.release();
     worker
 }
 
-async fn close(market: Market, worker: dev::children::Kept) {
+pub(super) async fn close(market: Market, worker: dev::children::Kept) {
     let mut worker = worker;
     tokio::task::spawn_blocking(move || worker.stop()).await.expect("stops");
     market.close().await;
@@ -318,7 +318,7 @@ async fn in_every_state(verb: &str, table: Table) {
     close(market, worker).await;
 }
 
-const fn is_under_way(state: AllocationState) -> bool {
+pub(super) const fn is_under_way(state: AllocationState) -> bool {
     match state {
         AllocationState::Requested
         | AllocationState::Provisioning
