@@ -91,3 +91,23 @@ async fn a_guest_that_is_lost_is_used_again_when_it_runs_again() {
     until_ends(&market, made.id, &four).await;
     market.close().await;
 }
+
+/// The nodes tell the api, and it writes that down itself.
+#[tokio::test(flavor = "multi_thread")]
+async fn used_time_is_proved_while_no_worker_is_there() {
+    let market = Market::open().await;
+    let made = market.rents("one").await;
+    market.until(made.id, AllocationState::Active).await;
+    market.town.platform.retire_worker();
+    let before = spans(&market, made.id).await;
+    let [before] = &before[..] else { panic!("one span") };
+    for round in 1..=2 {
+        eventually(&format!("it is proved further, {round}"), async || {
+            let now = spans(&market, made.id).await;
+            let further = now.len() == 1 && now[0].0 > before.0 + f64::from(round);
+            further.then_some(()).ok_or(now)
+        })
+        .await;
+    }
+    market.close().await;
+}
