@@ -59,7 +59,13 @@ impl QuotaRow {
         if let Some(most) = self.spend_per_day_micro {
             let used = day_of(conn, self.project_id.into(), &sku.currency).await?;
             let wanted = sku.price_micro_per_hour.saturating_mul(HOURS);
-            room("spend_per_day_micro", most, used, wanted)?;
+            if used.saturating_add(wanted) > most {
+                let [most_is, used_is, wanted_is] = [most, used, wanted].map(|micro| amount(micro, &sku.currency));
+                let message = format!(
+                    "this project may spend {most_is} a day; what it has costs {used_is} a day, and this costs {wanted_is}"
+                );
+                return Err(exceeded(message, "spend_per_day_micro", most, used, wanted));
+            }
         }
         Ok(())
     }
@@ -78,6 +84,12 @@ impl QuotaRow {
             format!("allocations of this project need an end of at most {most} {hours}, for example `--ttl {most}h`");
         Err(exceeded(message, "max_ttl_hours", most, 0, wanted))
     }
+}
+
+/// For people: `48.00 USD`, and no more than cents.
+fn amount(micro: i64, currency: &str) -> String {
+    let cents = micro / 10_000;
+    format!("{}.{:02} {currency}", cents / 100, cents % 100)
 }
 
 fn room(quota: &str, limit: i64, used: i64, requested: i64) -> Answer<()> {

@@ -84,6 +84,8 @@ async fn what_is_rented_at_once_costs_no_more_in_a_day_than_it_may() {
     let told: Value = answer.json().expect("an envelope");
     let wanted = json!({ "quota": "spend_per_day_micro", "limit": 2 * day - 1, "used": day, "requested": day });
     assert_eq!(told["error"]["details"], wanted, "{told}");
+    let message = told["error"]["message"].as_str().expect("in words");
+    assert!(message.contains("may spend 95.99 USD a day"), "{message}");
     limited(2 * day).await;
     market.rents("two").await;
     let answer = market.api().call_as("three", "/v1/allocations", &Market::wish()).await;
