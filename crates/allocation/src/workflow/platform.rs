@@ -14,7 +14,6 @@ use model::node_api::TaskRequest;
 use model::signal::Code;
 use model::state::{AllocationState, TaskState};
 use model::task::{Task, TaskType, deprovision_user, provision_user, vm_provision, vm_release};
-use model::time::Timestamp;
 use model::value::Nonce;
 use uuid::Uuid;
 
@@ -173,8 +172,13 @@ impl Platform {
             return Ok(Fail::fatal(error.code, error.message));
         }
         let (mut change, row) = self.change("allocation.wait", false).await?;
-        let waited = change.at().since_ms(Timestamp::from(row.state_since));
-        if work == Work::Provision && waited > NODE_PATIENCE_MS {
+        // By the earlier of our clock and the database's: whoever's own is ahead gives nobody up.
+        let waited_ms: i64 = sqlx::query_scalar("select (extract(epoch from least($1, now()) - $2) * 1000)::bigint")
+            .bind(time::OffsetDateTime::from(change.at()))
+            .bind(row.state_since)
+            .fetch_one(change.conn())
+            .await?;
+        if work == Work::Provision && waited_ms > NODE_PATIENCE_MS {
             return Ok(Fail::fatal(Code::AllocationTimedOut, error.message));
         }
         if row.waiting_code.as_deref() != Some(error.code.as_str()) {
