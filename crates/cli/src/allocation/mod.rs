@@ -1,6 +1,7 @@
 //! `gpuaas allocation`: rent, look, give back. Waiting is watching: Ctrl-C stops looking and nothing else, and says how to
 //! look again or to take it back.
 
+mod detached;
 mod told;
 mod view;
 mod watch;

@@ -13,9 +13,9 @@ use crate::town::Home;
 
 const ID: &str = "alloc_0000000000000000000000000g";
 
-/// An allocation that is being made for as long as anybody looks.
-async fn slow() -> Server {
-    Server::start(|asked, _| {
+/// An allocation that stays in this state for as long as anybody looks.
+async fn slow(state: &'static str) -> Server {
+    Server::start(move |asked, _| {
         if asked.path.contains("changed_since") {
             return Answer::Silence;
         }
@@ -24,7 +24,7 @@ async fn slow() -> Server {
             status,
             json!({
                 "id": ID, "name": "n3", "kind": "slice", "sku": "slice.h100.1", "node_name": "sim-a", "simulated": true,
-                "state": "provisioning", "rate_micro_per_hour": 2_000_000, "currency": "USD", "conditions": [],
+                "state": state, "rate_micro_per_hour": 2_000_000, "currency": "USD", "conditions": [],
                 "phases": [], "state_since": "2026-01-01T00:01:00.000Z", "created_at": "2026-01-01T00:00:00.000Z",
                 "version": 1, "revision": 1,
             }),
@@ -91,7 +91,7 @@ const WATCH: [&str; 3] = ["allocation", "watch", ID];
 #[tokio::test]
 async fn whoever_stops_looking_takes_nothing_back() {
     for (words, posts) in [(&CREATE[..], 1), (&WATCH, 0)] {
-        let server = slow().await;
+        let server = slow("provisioning").await;
         let said = interrupted(&server, words).await;
         assert_eq!(said.status.code(), Some(130), "{words:?}: {said:?}");
         assert_eq!(
@@ -114,7 +114,7 @@ async fn whoever_stops_looking_takes_nothing_back() {
 
 #[tokio::test]
 async fn a_program_learns_what_it_stopped_looking_at() {
-    let server = slow().await;
+    let server = slow("provisioning").await;
     let said = interrupted(&server, &[&CREATE[..], &["--json"]].concat()).await;
     assert_eq!(said.status.code(), Some(130), "{said:?}");
     let told: Value = serde_json::from_slice(&said.stderr).unwrap_or_else(|error| panic!("{error}: {said:?}"));
@@ -122,4 +122,13 @@ async fn a_program_learns_what_it_stopped_looking_at() {
     assert_eq!(told["error"]["details"]["allocation_id"], ID);
     let hint = told["error"]["hint"].as_str().unwrap_or_default();
     assert!(hint.contains(&format!("gpuaas allocation watch {ID}")), "{hint}");
+}
+
+#[tokio::test]
+async fn nobody_is_told_to_give_back_what_is_on_its_way_out() {
+    let server = slow("releasing").await;
+    let said = interrupted(&server, &["allocation", "release", ID, "--wait", "--yes"]).await;
+    assert_eq!(said.status.code(), Some(130), "{said:?}");
+    let told = format!("detached; alloc_00000g goes on\n  look again: gpuaas allocation watch {ID}\n");
+    assert_eq!(text(&said.stderr), told);
 }
