@@ -14,6 +14,7 @@ mod output;
 mod prices;
 mod probe;
 mod process;
+mod projects;
 mod sale;
 mod server;
 mod slots;
