@@ -3,6 +3,7 @@
 
 use base::auth::{Principal, Scope};
 use base::http::{Access, Answer, ApiError};
+use base::tx::Target;
 use model::id::{AllocationId, ProjectId, UserId};
 use model::signal::Code;
 use model::state::ProjectRole;
@@ -23,6 +24,8 @@ pub struct Seat {
     pub role: Option<ProjectRole>,
     operator: bool,
     auditor: bool,
+    /// What it was taken for: a refusal says so in the audit.
+    about: Target,
 }
 
 impl Seat {
@@ -36,7 +39,7 @@ impl Seat {
         .fetch_optional(from)
         .await?;
         let (role,) = row.ok_or(Code::NotFound)?;
-        Self::judged(principal, project, role)
+        Self::judged(principal, project, role, project.into())
     }
 
     /// In the project of this allocation. It is looked at before anything of the allocation is read, so that the time of an
@@ -51,10 +54,10 @@ impl Seat {
         .fetch_optional(from)
         .await?;
         let (project, role) = row.ok_or(Code::NotFound)?;
-        Self::judged(principal, project.into(), role)
+        Self::judged(principal, project.into(), role, allocation.into())
     }
 
-    fn judged(principal: &Principal, project: ProjectId, role: Option<String>) -> Answer<Self> {
+    fn judged(principal: &Principal, project: ProjectId, role: Option<String>, about: Target) -> Answer<Self> {
         let role = match role.filter(|_| principal.may(Scope::Project)) {
             Some(word) => principal.seat_in(project, word.parse().map_err(ApiError::internal)?),
             None => None,
@@ -67,6 +70,7 @@ impl Seat {
             role,
             operator: principal.may(Scope::Operator),
             auditor: principal.may(Scope::Auditor),
+            about,
         })
     }
 
@@ -79,7 +83,13 @@ impl Seat {
         if self.at_least(wanted) {
             return Ok(());
         }
-        Err(ApiError::new(Code::Forbidden).message(format!("this needs the role {wanted} in the project")))
+        Err(self
+            .refused()
+            .message(format!("this needs the role {wanted} in the project")))
+    }
+
+    fn refused(&self) -> ApiError {
+        ApiError::forbidden("route.call", self.about.clone())
     }
 
     /// Its owners; and whoever may read the audit of everything.
@@ -105,7 +115,9 @@ impl Seat {
         if self.at_least(ProjectRole::Admin) || (self.at_least(ProjectRole::Member) && creator == self.user) {
             return Ok(());
         }
-        Err(ApiError::new(Code::Forbidden).message("this needs its creator, or an administrator of the project"))
+        Err(self
+            .refused()
+            .message("this needs its creator, or an administrator of the project"))
     }
 
     /// Is this a verb for them? Nobody is shown what would be refused.
@@ -160,6 +172,7 @@ mod tests {
             role,
             operator,
             auditor: false,
+            about: ProjectId::new().into(),
         }
     }
 

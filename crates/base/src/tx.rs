@@ -4,7 +4,6 @@
 
 use std::sync::Arc;
 
-use ::metrics::counter;
 use model::id::{AuditId, EventId, NodeId};
 use model::signal::Code;
 use model::time::Timestamp;
@@ -16,11 +15,11 @@ use uuid::Uuid;
 
 use crate::db::Db;
 use crate::idempotency::Once;
-use crate::metrics::AUDIT_SUPPRESSED;
 use crate::wake::Topic;
 
 mod actor;
 mod limit;
+mod refusal;
 pub use actor::{Actor, ActorKind, Target};
 pub(crate) use limit::Limiter;
 
@@ -84,44 +83,6 @@ impl Db {
             change.once = Some(once);
         }
         Ok(change)
-    }
-
-    /// Records that authority was refused. Its own transaction: the refused change has none. The same refusal over and
-    /// over is counted rather than written.
-    pub async fn refusal(
-        &self,
-        actor: &Actor,
-        action: &'static str,
-        target: impl Into<Target>,
-        code: Code,
-    ) -> sqlx::Result<()> {
-        let key = format!("{} {} {action} {code}", actor.kind.as_str(), actor.id);
-        if !self.refusals().allows(key) {
-            counter!(AUDIT_SUPPRESSED, "action" => action, "code" => code.as_str()).increment(1);
-            return Ok(());
-        }
-        self.record(actor, action, target.into(), Outcome::Refused(code)).await
-    }
-
-    /// Records that something permitted was tried and went wrong, where that is worth keeping.
-    pub async fn failure(
-        &self,
-        actor: &Actor,
-        action: &'static str,
-        target: impl Into<Target>,
-        code: Code,
-    ) -> sqlx::Result<()> {
-        self.record(actor, action, target.into(), Outcome::Failed(code)).await
-    }
-
-    async fn record(&self, actor: &Actor, action: &'static str, target: Target, outcome: Outcome) -> sqlx::Result<()> {
-        let act = Act {
-            action,
-            target,
-            details: json!({}),
-        };
-        let mut conn = self.writer().acquire().await?;
-        insert_audit(&mut conn, actor, &act, outcome, self.clock().now()).await
     }
 }
 

@@ -75,7 +75,13 @@ pub(crate) async fn run(verb: Verb, session: &mut Session) -> Result<(), Failure
                 .as_ref()
                 .map(|token| token.from.to_string())
                 .unwrap_or_default();
-            session.out.note(&format!("at {}, token from {from}", client.base()))
+            let project = session.settings.project.as_ref();
+            let project = project.map(|one| format!(", project {} from {}", text::plain(&one.value), one.from));
+            session.out.note(&format!(
+                "at {}, token from {from}{}",
+                client.base(),
+                project.unwrap_or_default()
+            ))
         }
         Verb::Login { with_token, device } => login(session, with_token, device).await,
         Verb::Logout => logout(session).await,

@@ -2,6 +2,7 @@
 //! running development server; each winner remembers where it came from. Only this file reads the environment.
 //! Refuses unknown keys, unknown profiles, and to send a token to a server it was not stored for.
 
+mod chosen;
 mod credentials;
 mod dev_server;
 mod file;
@@ -11,6 +12,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
+pub(crate) use chosen::keep_project;
 pub(crate) use credentials::Credentials;
 use dev_server::DevServer;
 
@@ -19,10 +21,11 @@ use crate::output::Format;
 use crate::secret::Secret;
 
 /// Every variable that this program looks at, and nothing else.
-const VARIABLES: [&str; 14] = [
+const VARIABLES: [&str; 15] = [
     "GPUAAS_URL",
     "GPUAAS_TOKEN",
     "GPUAAS_PROFILE",
+    "GPUAAS_PROJECT",
     "GPUAAS_CONFIG_DIR",
     "GPUAAS_CA_FILE",
     "GPUAAS_DEV_STATE",
@@ -102,6 +105,8 @@ pub(crate) struct Settings {
     pub(crate) token: Option<Sourced<Secret>>,
     pub(crate) ca_file: Option<Sourced<PathBuf>>,
     pub(crate) output: Option<Sourced<Format>>,
+    /// Where a verb is not told another.
+    pub(crate) project: Option<Sourced<String>>,
     /// Set when the development server was chosen because nothing else was.
     pub(crate) dev_pid: Option<i32>,
     pub(crate) color: bool,
@@ -177,6 +182,7 @@ impl Settings {
                 .or_else(|| path("GPUAAS_CA_FILE"))
                 .or_else(|| sourced(chosen.ca_file, of_profile())),
             output: sourced(flags.output, Source::Flag).or_else(|| sourced(chosen.output, of_profile())),
+            project: var("GPUAAS_PROJECT").or_else(|| sourced(chosen.project, of_profile())),
             color: stdout_tty && var("NO_COLOR").is_none() && vars.get("TERM").is_none_or(|term| term != "dumb"),
             profile,
             config_dir,

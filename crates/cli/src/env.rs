@@ -3,9 +3,10 @@
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Cursor, IsTerminal, Write};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use tokio::sync::Notify;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::{Mutex as Turn, Notify};
 
 use crate::config;
 
@@ -29,20 +30,25 @@ pub struct Tty {
 /// How a wait hears that the person has had enough.
 #[derive(Clone)]
 pub(crate) enum Interrupt {
-    CtrlC,
+    CtrlC(Arc<OnceLock<Option<Turn<Signal>>>>),
     Told(Arc<Notify>),
 }
 
 impl Interrupt {
-    pub(crate) async fn heard(&self) {
-        match self {
-            Self::CtrlC => {
-                if tokio::signal::ctrl_c().await.is_err() {
+    /// From the call on, and not only while somebody waits: one that comes between two waits is heard by the second.
+    pub(crate) fn heard(&self) -> impl Future<Output = ()> {
+        if let Self::CtrlC(signals) = self {
+            signals.get_or_init(|| signal(SignalKind::interrupt()).ok().map(Turn::new));
+        }
+        async move {
+            match self {
+                Self::CtrlC(signals) => match signals.get() {
+                    Some(Some(signals)) => drop(signals.lock().await.recv().await),
                     // Without a handler Ctrl-C ends the process as it always did.
-                    std::future::pending::<()>().await;
-                }
+                    _ => std::future::pending().await,
+                },
+                Self::Told(notify) => notify.notified().await,
             }
-            Self::Told(notify) => notify.notified().await,
         }
     }
 }
@@ -60,7 +66,7 @@ impl Env {
             stdin: Box::new(BufReader::new(stdin)),
             stdout: Box::new(stdout),
             stderr: Box::new(stderr),
-            interrupt: Interrupt::CtrlC,
+            interrupt: Interrupt::CtrlC(Arc::default()),
         }
     }
 
@@ -137,5 +143,26 @@ impl Write for Tape {
 
     fn flush(&mut self) -> std::io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use rustix::process::{self, getpid, kill_process};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_signal_between_two_waits_is_heard_by_the_second() {
+        let mut arrived = signal(SignalKind::interrupt()).expect("a handler");
+        let interrupt = Interrupt::CtrlC(Arc::default());
+        drop(interrupt.heard());
+        kill_process(getpid(), process::Signal::INT).expect("our own process");
+        arrived.recv().await;
+        tokio::time::timeout(Duration::from_secs(30), interrupt.heard())
+            .await
+            .expect("it was sent");
     }
 }

@@ -4,6 +4,7 @@
 
 use model::id::{AllocationId, KeyId, NodeId, ProjectId, SkuId, SlotId, TaskId, TokenId, UserId};
 use model::signal::Code;
+use model::state::AllocationState;
 use serde_json::Value;
 
 use crate::client::Client;
@@ -193,7 +194,7 @@ pub(crate) async fn resolve_in(client: &Client, noun: Noun, list: &str, typed: &
         .and_then(Value::as_array)
         .map(Vec::as_slice)
         .unwrap_or_default();
-    match pick(items, tail, name).as_slice() {
+    match pick(noun, items, tail, name).as_slice() {
         [one] => Ok(id_of(one).to_owned()),
         [] => {
             let seen = if list.get("next").is_some_and(Value::is_string) {
@@ -230,21 +231,22 @@ pub(crate) async fn by_name(client: &Client, noun: Noun, name: &str) -> Result<O
         .and_then(Value::as_array)
         .map(Vec::as_slice)
         .unwrap_or_default();
-    match pick(items, None, Some(name)).as_slice() {
+    match pick(noun, items, None, Some(name)).as_slice() {
         [] => Ok(None),
         [one] => Ok(Some(id_of(one).to_owned()).filter(|_| !is_removed(one))),
         several => Err(ambiguous(noun, name, several)),
     }
 }
 
-fn pick<'a>(items: &'a [Value], tail: Option<&str>, name: Option<&str>) -> Vec<&'a Value> {
+fn pick<'a>(noun: Noun, items: &'a [Value], tail: Option<&str>, name: Option<&str>) -> Vec<&'a Value> {
+    let by_tail = |item: &Value| tail.is_some_and(|tail| id_of(item).ends_with(tail));
     let fits = |item: &&Value| {
-        tail.is_some_and(|tail| id_of(item).ends_with(tail))
-            || name.is_some_and(|name| item.get("name").and_then(Value::as_str) == Some(name))
+        by_tail(item) || name.is_some_and(|name| item.get("name").and_then(Value::as_str) == Some(name))
     };
     let all: Vec<&Value> = items.iter().filter(fits).collect();
-    // A removed node gives its name free; whoever has it now is meant.
-    let present: Vec<&Value> = all.iter().copied().filter(|item| !is_removed(item)).collect();
+    // A removed node gives its name free, and so does an allocation that has ended; whoever has it now is meant.
+    let gone = |item: &Value| is_removed(item) || (!by_tail(item) && has_ended(noun, item));
+    let present: Vec<&Value> = all.iter().copied().filter(|item| !gone(item)).collect();
     if present.is_empty() { all } else { present }
 }
 
@@ -254,6 +256,11 @@ fn id_of(item: &Value) -> &str {
 
 fn is_removed(item: &Value) -> bool {
     item.get("state").and_then(Value::as_str) == Some("removed")
+}
+
+fn has_ended(noun: Noun, item: &Value) -> bool {
+    let state = item.get("state").and_then(Value::as_str).unwrap_or_default();
+    matches!(noun, Noun::Allocation) && state.parse().is_ok_and(AllocationState::is_end)
 }
 
 fn ambiguous(noun: Noun, typed: &str, several: &[&Value]) -> Failure {

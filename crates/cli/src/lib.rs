@@ -54,7 +54,8 @@ use session::Session;
     subcommand_required = true,
     arg_required_else_help = true,
     after_help = "An id is given whole, by its last six or more characters, or by name.\n\
-                  Environment: GPUAAS_URL, GPUAAS_TOKEN, GPUAAS_PROFILE, GPUAAS_CA_FILE, GPUAAS_CONFIG_DIR, NO_COLOR.\n\
+                  Environment: GPUAAS_URL, GPUAAS_TOKEN, GPUAAS_PROFILE, GPUAAS_PROJECT, GPUAAS_CA_FILE,\n\
+                  GPUAAS_CONFIG_DIR, NO_COLOR.\n\
                   Exit codes: 0 ok, 1 error, 2 usage, 3 not found, 4 login needed, 5 conflict, 6 wait timed out,\n\
                   7 a check failed, 8 inconclusive, 130 interrupted."
 )]

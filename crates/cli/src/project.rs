@@ -1,5 +1,8 @@
 //! `gpuaas project`: who works together, and what they may have at once.
 
+mod chosen;
+mod told;
+
 use clap::Subcommand;
 use model::api::{MemberAdd, ProjectCreate, QuotaChange, QuotaLimit};
 use model::state::ProjectRole;
@@ -13,6 +16,8 @@ use crate::output::column::{Kind, View, col, extra};
 use crate::output::{Done, money, text};
 use crate::session::{Limit, Session};
 use crate::token::done;
+pub(crate) use chosen::meant;
+use told::may_have;
 
 pub(crate) const VIEW: View = View {
     columns: &[
@@ -71,6 +76,8 @@ pub(crate) enum Verb {
         /// An id or a name
         project: String,
     },
+    /// Mean this project wherever --project is not given; kept in the profile
+    Use(chosen::Use),
     /// End a project that has nothing any more (owners); what happened in it stays on record
     #[command(visible_alias = "rm")]
     Delete {
@@ -222,6 +229,7 @@ pub(crate) async fn run(verb: Verb, session: &mut Session) -> Result<(), Failure
             let document = client.get(&path).await?;
             session.out.record(&VIEW, &document)
         }
+        Verb::Use(wish) => chosen::choose(session, wish).await,
         Verb::Delete { project, yes } => delete(session, &project, yes).await,
         Verb::Member(verb) => member(session, verb).await,
         Verb::Audit(verb) => audit(session, verb).await,
@@ -254,25 +262,6 @@ pub(crate) async fn run(verb: Verb, session: &mut Session) -> Result<(), Failure
             session.out.told(&QUOTA, &document, &may_have(&project, &document))
         }
     }
-}
-
-/// `demo may have at once: 8 slots (2 used), …`; what is not limited is not said.
-fn may_have(project: &str, quota: &Value) -> Done {
-    let number = |place: &str| quota.get(place).and_then(Value::as_u64);
-    let of = |place: &str, words: &str| {
-        let used = number(&format!("{place}_used")).map(|used| format!(" ({used} used)"));
-        number(place).map(|most| format!("{most} {words}{}", used.unwrap_or_default()))
-    };
-    let all = [
-        of("slots", "slots"),
-        of("allocations", "allocations"),
-        of("slots_per_sku", "slots of one SKU"),
-        of("terminals", "terminals"),
-        of("max_ttl_hours", "hours for each allocation"),
-    ];
-    let spend = number("spend_per_day_micro").map(|micro| format!("{} a day", money::amount(micro)));
-    let all: Vec<String> = all.into_iter().chain([spend]).flatten().collect();
-    Done::of(format!("{} may have at once: {}", text::plain(project), all.join(", ")))
 }
 
 async fn found(session: &mut Session, typed: &str) -> Result<(Client, String), Failure> {

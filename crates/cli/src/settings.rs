@@ -69,6 +69,10 @@ fn show(session: &mut Session) -> Result<(), Failure> {
             ),
         ),
         row(
+            "project",
+            settings.project.as_ref().map(|project| pair(project, String::clone)),
+        ),
+        row(
             "credentials",
             Some((
                 Credentials::at(&settings.config_dir.value).path().display().to_string(),

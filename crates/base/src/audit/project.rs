@@ -57,6 +57,7 @@ const DETAILS: &[(&str, &[&str])] = &[
     ),
     ("token.create", &["token_id", "name", "expires_at", "project_role"]),
     ("allocation.release", &["reason"]),
+    ("route.call", &["route"]),
     ("allocation.force_release", &["reason"]),
     ("allocation.extend", &["ttl_s"]),
 ];

@@ -10,6 +10,14 @@ use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use super::shell::correlation_id;
+use crate::tx::Target;
+
+/// What somebody may not do, as the audit names it. The gate writes it down.
+#[derive(Clone, Debug)]
+pub(super) struct Refused {
+    pub(super) action: &'static str,
+    pub(super) target: Target,
+}
 
 #[derive(Debug)]
 pub struct ApiError {
@@ -18,6 +26,7 @@ pub struct ApiError {
     pub hint: Option<String>,
     pub details: Map<String, Value>,
     pub retry_after_s: Option<u32>,
+    refused: Option<Box<Refused>>,
     cause: Option<anyhow::Error>,
 }
 
@@ -30,6 +39,7 @@ impl ApiError {
             hint: Some(code.recovery().to_owned()),
             details: Map::new(),
             retry_after_s: None,
+            refused: None,
             cause: None,
         }
     }
@@ -52,6 +62,15 @@ impl ApiError {
     pub fn retry_after_s(mut self, seconds: u32) -> Self {
         self.retry_after_s = Some(seconds);
         self
+    }
+
+    /// Authority is refused: `action` on this target, which is no secret to the caller.
+    pub fn forbidden(action: &'static str, target: impl Into<Target>) -> Self {
+        let target = target.into();
+        Self {
+            refused: Some(Box::new(Refused { action, target })),
+            ..Self::new(Code::Forbidden)
+        }
     }
 
     /// A field that is well-formed JSON and still not acceptable: the message says which, and what it wants.
@@ -156,7 +175,7 @@ impl IntoResponse for ApiError {
             .retry_after_s
             .or((status == StatusCode::SERVICE_UNAVAILABLE).then_some(1));
         self.retry_after_s = retry;
-        let code = self.code;
+        let (code, refused) = (self.code, self.refused.take());
         let mut response = (status, Json(self.envelope(correlation_id()))).into_response();
         if let Some(seconds) = retry {
             response
@@ -169,6 +188,9 @@ impl IntoResponse for ApiError {
                 .insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
         response.extensions_mut().insert(code);
+        if let Some(refused) = refused {
+            response.extensions_mut().insert(*refused);
+        }
         response
     }
 }

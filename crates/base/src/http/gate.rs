@@ -1,5 +1,5 @@
 //! The gate before every handler, built from the route table: who is asking, may they, and how long may it take. A
-//! refusal of authority leaves an audit row; a request without any credential leaves none, or strangers could fill
+//! refusal of authority leaves an audit row, also one that the handler decides; a request without any credential leaves none, or strangers could fill
 //! the table.
 
 use std::net::{IpAddr, SocketAddr};
@@ -11,9 +11,10 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use http::request::Parts;
 use model::signal::Code;
+use serde_json::json;
 
 use super::body::{BodyDeadline, BodyLimit};
-use super::error::ApiError;
+use super::error::{ApiError, Refused};
 use super::once;
 use super::rate::{Ask, Standing, Subject};
 use super::route::{Access, RouteInfo};
@@ -54,10 +55,15 @@ pub(super) async fn gate(State(gate): State<Arc<Gate>>, mut request: Request, ne
         if let Some(limit) = route.body_limit {
             request.extensions_mut().insert(BodyLimit(limit));
         }
+        let actor = request.extensions().get::<Principal>().map(Principal::actor);
         let response = match once::asked(&route, &request) {
             Ok(None) => next.run(request).await,
             Ok(Some(once)) => once::run(once, gate.app.db.clone(), &route, request, next).await,
             Err(refusal) => return refusal.into_response(),
+        };
+        let response = match actor {
+            Some(actor) => written_down(&gate, &actor, response).await,
+            None => response,
         };
         match route.versioned && response.status().is_success() {
             true => version::tagged(response).await,
@@ -144,6 +150,26 @@ async fn admit(gate: &Gate, request: &mut Request, standing: &mut Option<Standin
 async fn refuse(gate: &Gate, actor: &Actor, code: Code) -> sqlx::Result<()> {
     let target = Target::new("route", format!("{} {}", gate.route.method, gate.route.path));
     gate.app.db.refusal(actor, "route.call", target, code).await
+}
+
+/// What a person may not do with this object or in this project only the handler can tell.
+async fn written_down(gate: &Gate, actor: &Actor, response: Response) -> Response {
+    if response.extensions().get() != Some(&Code::Forbidden) {
+        return response;
+    }
+    let written = match response.extensions().get::<Refused>().cloned() {
+        Some(Refused { action, target }) => {
+            let route = format!("{} {}", gate.route.method, gate.route.path);
+            let details = json!({ "route": route });
+            let db = &gate.app.db;
+            db.refusal_of(actor, action, target, Code::Forbidden, details).await
+        }
+        None => refuse(gate, actor, Code::Forbidden).await,
+    };
+    match written {
+        Ok(()) => response,
+        Err(error) => ApiError::from(error).into_response(),
+    }
 }
 
 impl Peer {

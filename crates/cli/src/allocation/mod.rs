@@ -1,11 +1,12 @@
 //! `gpuaas allocation`: rent, look, give back. Waiting is watching: Ctrl-C stops looking and nothing else, and says how to
 //! look again or to take it back.
 
+mod detached;
 mod told;
 mod view;
 mod watch;
+mod wish;
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Subcommand;
@@ -18,18 +19,23 @@ use crate::failure::Failure;
 use crate::ids::{Noun, named, resolve};
 use crate::once::{self, Once};
 use crate::output::Done;
+use crate::project::meant;
 use crate::session::{Limit, Session};
 use crate::{duration, thread};
 pub(crate) use view::{TRANSITIONS, VIEW};
+use wish::{Asking, Create, Ending, Wait};
 
 #[derive(Subcommand)]
 pub(crate) enum Verb {
     /// Allocations of your projects
     #[command(visible_alias = "ls")]
     List {
-        /// Only of this project: an id or a name
+        /// Only of this project: an id or a name [env: GPUAAS_PROJECT]
         #[arg(long)]
         project: Option<String>,
+        /// Of all your projects, whichever is chosen
+        #[arg(long, conflicts_with = "project")]
+        all_projects: bool,
         /// Only in this state
         #[arg(long)]
         state: Option<AllocationState>,
@@ -128,70 +134,21 @@ pub(crate) enum Verb {
     Start(Asking),
 }
 
-#[derive(clap::Args)]
-pub(crate) struct Wait {
-    /// Look until it is done, or cannot be; with --json one object per line, the last one is how it ended
-    #[arg(long)]
-    wait: bool,
-    /// How long to look: 90s, 5m
-    #[arg(long, value_parser = duration::parse, default_value = "1h")]
-    timeout: Duration,
-}
-
-#[derive(clap::Args)]
-pub(crate) struct Create {
-    /// What to rent; see `gpuaas sku list`
-    #[arg(long)]
-    sku: String,
-    /// An id or a name; not needed if you are in one project only
-    #[arg(long)]
-    project: Option<String>,
-    /// To recognise it by, 1 to 64 characters
-    #[arg(long)]
-    name: Option<String>,
-    /// One of the SKU's images
-    #[arg(long)]
-    image: Option<String>,
-    /// A public key file; several times for several. All stored ones unless told
-    #[arg(long = "ssh-key", value_name = "FILE")]
-    ssh_keys: Vec<PathBuf>,
-    /// Released by itself after this long: 4h, 7d
-    #[arg(long, value_parser = duration::parse)]
-    ttl: Option<Duration>,
-    #[command(flatten)]
-    once: Once,
-    #[command(flatten)]
-    wait: Wait,
-}
-
-/// Of one that is there and stays.
-#[derive(clap::Args)]
-pub(crate) struct Asking {
-    /// An id or a name
-    allocation: String,
-    #[command(flatten)]
-    wait: Wait,
-}
-
-#[derive(clap::Args)]
-pub(crate) struct Ending {
-    /// An id or a name
-    allocation: String,
-    #[command(flatten)]
-    wait: Wait,
-    /// Do not ask
-    #[arg(long, short)]
-    yes: bool,
-}
-
 pub(crate) async fn run(verb: Verb, session: &mut Session) -> Result<(), Failure> {
     match verb {
         Verb::List {
             project,
+            all_projects,
             state,
             ended,
             limit,
-        } => list(session, project.as_deref(), state, ended, &limit).await,
+        } => {
+            let project = match all_projects {
+                true => None,
+                false => meant(session, project.as_deref()).await?,
+            };
+            list(session, project, state, ended, &limit).await
+        }
         Verb::Create(wish) => create(session, wish).await,
         Verb::Show { allocation } => {
             let (client, path) = found(session, &allocation).await?;
@@ -273,16 +230,11 @@ pub(crate) async fn run(verb: Verb, session: &mut Session) -> Result<(), Failure
 
 async fn list(
     session: &mut Session,
-    project: Option<&str>,
+    project: Option<String>,
     state: Option<AllocationState>,
     ended: bool,
     limit: &Limit,
 ) -> Result<(), Failure> {
-    let client = session.client()?;
-    let project = match project {
-        Some(typed) => Some(resolve(&client, Noun::Project, typed).await?),
-        None => None,
-    };
     let live = !ended && state.is_none();
     let filters = [
         ("project", project),
@@ -294,10 +246,7 @@ async fn list(
 
 async fn create(session: &mut Session, wish: Create) -> Result<(), Failure> {
     let client = session.client()?;
-    let project = match &wish.project {
-        Some(typed) => Some(resolve(&client, Noun::Project, typed).await?),
-        None => None,
-    };
+    let project = meant(session, wish.project.as_deref()).await?;
     let mut keys = Vec::new();
     for file in &wish.ssh_keys {
         let text = std::fs::read_to_string(file)
@@ -319,7 +268,7 @@ async fn create(session: &mut Session, wish: Create) -> Result<(), Failure> {
 }
 
 async fn shown(session: &mut Session, client: &Client, document: Value, wait: &Wait) -> Result<(), Failure> {
-    if wait.wait {
+    if wait.is_wanted() {
         watch::until_active(session, client, document, wait.timeout).await
     } else {
         session.out.told(&VIEW, &document, &told::made(&document))
@@ -364,7 +313,7 @@ fn lost_with(seen: &Value) -> &'static str {
 async fn end(session: &mut Session, ending: Ending, verb: &str, body: Value) -> Result<(), Failure> {
     let (client, path) = found(session, &ending.allocation).await?;
     let document = client.post(&format!("{path}/{verb}"), &body).await?;
-    if ending.wait.wait {
+    if ending.wait.is_wanted() {
         watch::until_over(session, &client, document, ending.wait.timeout).await
     } else {
         session.out.told(&VIEW, &document, &told::ending(&document))
@@ -380,7 +329,7 @@ async fn ask(
 ) -> Result<(), Failure> {
     let (client, path) = found(session, &asking.allocation).await?;
     let document = client.post(&format!("{path}/{verb}"), &json!({})).await?;
-    if asking.wait.wait {
+    if asking.wait.is_wanted() {
         watch::until_done(session, &client, document, asking.wait.timeout).await
     } else {
         session.out.told(&VIEW, &document, &told(&document))

@@ -10,6 +10,7 @@ use model::time::Timestamp;
 use serde_json::Value;
 use tokio::time::{Instant, sleep, sleep_until};
 
+use super::detached::{detached, stopped};
 use crate::client::Client;
 use crate::failure::{Exit, Failure};
 use crate::ids::{Noun, named};
@@ -96,7 +97,7 @@ pub(super) async fn until_done(
     }
 }
 
-fn is_asked(seen: &Value) -> bool {
+pub(super) fn is_asked(seen: &Value) -> bool {
     let asked = find(seen, "asked.state");
     let under_way = asked.as_str().and_then(|word| word.parse::<TaskState>().ok());
     state(seen) == Some(AllocationState::Active) && under_way.is_some_and(|state| !state.is_end())
@@ -331,41 +332,15 @@ fn ended(seen: &Value) -> Failure {
     failure
 }
 
-fn detached(session: &mut Session, seen: &Value) -> Result<Failure, Failure> {
-    let id = text::plain(text_at(seen, "id"));
-    if session.out.format == Format::Json {
-        return Ok(stopped(Exit::Interrupted, seen, format!("detached; {id} goes on")));
-    }
-    let goes_on = format!("detached; {} goes on", short(seen));
-    session.out.note(&match is_asked(seen) {
-        true => format!("{goes_on}\n  look again: gpuaas allocation show {id}"),
-        false => format!(
-            "{goes_on}\n  look again: gpuaas allocation watch {id}\n  take back:  gpuaas allocation release {id}"
-        ),
-    })?;
-    Ok(Failure::silent(Exit::Interrupted))
-}
-
-fn stopped(exit: Exit, seen: &Value, message: String) -> Failure {
-    let id = text_at(seen, "id");
-    let hint = match is_asked(seen) {
-        true => format!("gpuaas allocation show {id}"),
-        false => format!("gpuaas allocation watch {id}, or gpuaas allocation release {id}"),
-    };
-    Failure::new(exit, Code::WaitStopped, message)
-        .hint(hint)
-        .detail("allocation_id", id)
-}
-
 pub(super) fn state(seen: &Value) -> Option<AllocationState> {
     text_at(seen, "state").parse().ok()
 }
 
-fn short(seen: &Value) -> String {
+pub(super) fn short(seen: &Value) -> String {
     text::short_id(&text::plain(text_at(seen, "id")))
 }
 
-fn text_at<'a>(seen: &'a Value, place: &str) -> &'a str {
+pub(super) fn text_at<'a>(seen: &'a Value, place: &str) -> &'a str {
     seen.get(place).and_then(Value::as_str).unwrap_or_default()
 }
 

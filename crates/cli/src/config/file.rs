@@ -24,6 +24,8 @@ pub(super) struct Profile {
     /// PEM: the CA of a server whose certificate no public CA has signed.
     pub(super) ca_file: Option<PathBuf>,
     pub(super) output: Option<Format>,
+    /// An id or a name.
+    pub(super) project: Option<String>,
 }
 
 pub(super) fn read(dir: &Path) -> Result<File, Failure> {

@@ -18,10 +18,6 @@ fn commands(command: &clap::Command, path: &[String], found: &mut Vec<Vec<String
 }
 
 /// `UPDATE=1` writes the file anew; a person reads the difference.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "UPDATE=1 is the agreed way to rewrite golden files"
-)]
 #[tokio::test]
 async fn every_help_page_is_as_agreed() {
     let home = Home::new();
@@ -36,7 +32,7 @@ async fn every_help_page_is_as_agreed() {
         book.push_str(&format!("$ gpuaas {}\n{}\n", words.join(" "), said.out));
     }
     let golden = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/help.txt");
-    if std::env::var_os("UPDATE").is_some_and(|value| value == "1") {
+    if crate::process::update() {
         std::fs::write(golden, &book).expect("writable");
     }
     let agreed = std::fs::read_to_string(golden).unwrap_or_default();

@@ -11,7 +11,6 @@ use fleet::Fleet;
 use http::StatusCode;
 use model::api::{Page, TokenCreate, TokenCreated, TokenView, Via, WhoAmI};
 use model::id::TokenId;
-use model::signal::Code;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -111,13 +110,8 @@ async fn create(
     Body(body): Body<TokenCreate>,
 ) -> Answer<(StatusCode, Json<TokenCreated>)> {
     if !body.scopes.iter().all(|scope| principal.may(*scope)) {
-        let (actor, target) = (principal.actor(), principal.user_id);
-        fleet
-            .app
-            .db
-            .refusal(&actor, "token.create", target, Code::Forbidden)
-            .await?;
-        return Err(ApiError::new(Code::Forbidden).message("a token can do no more than whoever makes it"));
+        let refused = ApiError::forbidden("token.create", principal.user_id);
+        return Err(refused.message("a token can do no more than whoever makes it"));
     }
     make(&fleet, &principal, &body.name, &body.scopes, body.days, None).await
 }

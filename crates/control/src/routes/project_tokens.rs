@@ -71,7 +71,7 @@ async fn create(
 ) -> Answer<(StatusCode, Json<TokenCreated>)> {
     let mine = seat(&fleet, &principal, id).await?;
     if body.role as u8 > mine as u8 {
-        return Err(ApiError::new(Code::Forbidden).message("a token's role is not above its maker's"));
+        return Err(ApiError::forbidden("token.create", id).message("a token's role is not above its maker's"));
     }
     let confined = Confined {
         project: id,

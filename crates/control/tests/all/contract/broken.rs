@@ -88,6 +88,27 @@ fn every_careless_change_is_found() {
         let body = at(new, "/paths/~1v1~1nodes/post/requestBody").clone();
         at(new, "/paths/~1v1~1allocations~1{id}~1cancel/post")["requestBody"] = body;
     });
+    breaks("a scope is not enough", "token operator is no longer enough", |new| {
+        *at(new, "/paths/~1v1~1nodes/post/security") = json!([{ "token": ["admin"] }]);
+    });
+    breaks("a certificate is wanted", "token operator is no longer enough", |new| {
+        *at(new, "/paths/~1v1~1nodes/post/security") = json!([{ "certificate": [] }]);
+    });
+    breaks(
+        "everybody has to say who they are",
+        "no longer open to everybody",
+        |new| {
+            *at(new, "/paths/~1v1~1version/get/security") = json!([{ "token": ["operator"] }]);
+        },
+    );
+    breaks("a stream ends", "no longer text/event-stream", |new| {
+        let content = at(new, "/paths/~1v1~1events/get/responses/200/content");
+        let schema = content["text/event-stream"].clone();
+        *content = json!({ "application/json": schema });
+    });
+    breaks("any word was fine", "one of a few words", |new| {
+        at(new, &format!("{WISH}/properties/sku"))["enum"] = json!(["slice.h100.1"]);
+    });
     breaks("a success changes its number", "it no longer answers 200", |new| {
         remove(new, "/paths/~1v1~1nodes/get/responses", "200");
     });
@@ -117,13 +138,41 @@ fn a_header_that_was_always_demanded_may_be_written_down() {
     );
 }
 
+#[test]
+fn what_a_body_could_leave_out_or_carry_besides_stays_so() {
+    let new = openapi::public();
+    let mut old = new.clone();
+    *at(&mut old, "/paths/~1v1~1nodes/post/requestBody/required") = json!(false);
+    assert_eq!(routes_lost(&old, &new), ["post /v1/nodes: it needs a body"]);
+    let mut old = new.clone();
+    remove(&mut old, "/components/schemas/AllocationCreate", "additionalProperties");
+    let lost = routes_lost(&old, &new);
+    assert_eq!(lost, ["post /v1/allocations asked: other fields are no longer taken"]);
+    // The other way round more is taken, and more may be told.
+    assert!(routes_lost(&new, &old).is_empty());
+    let mut told = new.clone();
+    at(&mut told, "/components/schemas/NodeView")["additionalProperties"] = json!(false);
+    assert!(routes_lost(&new, &told).is_empty());
+}
+
+#[test]
+fn more_people_may_be_let_in() {
+    let old = openapi::public();
+    let mut new = old.clone();
+    *at(&mut new, "/paths/~1v1~1nodes/post/security") =
+        json!([{ "token": ["support", "operator"] }, { "certificate": [] }]);
+    assert!(routes_lost(&old, &new).is_empty());
+    *at(&mut new, "/paths/~1v1~1nodes/post/security") = json!([]);
+    assert!(routes_lost(&old, &new).is_empty());
+}
+
 type Careless<'a> = &'a dyn Fn(&mut Value);
 
 #[test]
 fn careless_changes_of_events_are_found() {
     let old = asyncapi::document();
     let active = "/components/messages/provisioning.active";
-    let changes: [(&str, &str, Careless); 4] = [
+    let changes: [(&str, &str, Careless); 7] = [
         ("goes", "it is gone", &|new| {
             remove(new, "/components/messages", "provisioning.active")
         }),
@@ -132,6 +181,15 @@ fn careless_changes_of_events_are_found() {
         }),
         ("is told to others", "others hear", &|new| {
             *at(new, &format!("{active}/x-audience")) = json!("fleet")
+        }),
+        ("leaves the stream", "the stream has it no longer", &|new| {
+            remove(new, "/channels/events/messages", "provisioning.active")
+        }),
+        ("hides a field", "reason is for operators only", &|new| {
+            *at(new, &format!("{active}/x-operators-only")) = json!(["reason"])
+        }),
+        ("has data of another type", "reason: its type was", &|new| {
+            *at(new, "/components/schemas/AllocationMoved/properties/reason/type") = json!("integer")
         }),
         ("loses a field", "reason is gone", &|new| {
             remove(new, "/components/schemas/AllocationMoved/properties", "reason");

@@ -47,8 +47,9 @@ impl<'a> Comparison<'a> {
             }
         };
         self.types(place, old, new);
-        self.words(place, old, new);
+        self.words(place, old, new, way);
         self.bounds(place, old, new, way);
+        self.closed(place, old, new, way);
         self.fields(place, old, new, way);
         for part in ["items", "additionalProperties"] {
             if let (Some(before), Some(after)) = (object(old, part), object(new, part)) {
@@ -77,15 +78,26 @@ impl<'a> Comparison<'a> {
         }
     }
 
-    fn words(&mut self, place: &str, old: &Value, new: &Value) {
+    fn words(&mut self, place: &str, old: &Value, new: &Value, way: Way) {
         let after = list(new, "enum");
         for word in list(old, "enum") {
             if !after.contains(word) {
                 self.miss(place, &format!("{word} is no longer one of its words"));
             }
         }
-        if let (Some(_), None) = (old.get("enum"), new.get("enum")) {
-            self.miss(place, "it is no longer one of a few words");
+        match (old.get("enum"), new.get("enum"), way) {
+            (Some(_), None, _) => self.miss(place, "it is no longer one of a few words"),
+            (None, Some(_), Way::Asked) => self.miss(place, "it has to be one of a few words"),
+            (None, _, Way::Told) | (None, None, Way::Asked) | (Some(_), Some(_), _) => {}
+        }
+    }
+
+    /// A body that took any field besides its own, and takes none or fewer now.
+    fn closed(&mut self, place: &str, old: &Value, new: &Value, way: Way) {
+        let open = |schema: &Value| matches!(schema.get("additionalProperties"), None | Some(Value::Bool(true)));
+        let shut = |schema: &Value| schema.get("additionalProperties") == Some(&Value::Bool(false));
+        if way == Way::Asked && (open(old) && !open(new) || !shut(old) && shut(new)) {
+            self.miss(place, "other fields are no longer taken");
         }
     }
 

@@ -3,6 +3,7 @@
 
 mod compare;
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use compare::{Comparison, Way, list};
@@ -45,6 +46,7 @@ fn routes_lost(old: &Value, new: &Value) -> Vec<String> {
 }
 
 fn route(found: &mut Comparison<'_>, place: &str, old: &Value, new: &Value) {
+    doors(found, place, old, new);
     let named = |route: &Value, wanted: &Value| {
         let all = list(route, "parameters").iter();
         let mut same = all.filter(|one| one["name"] == wanted["name"] && one["in"] == wanted["in"]);
@@ -72,6 +74,15 @@ fn route(found: &mut Comparison<'_>, place: &str, old: &Value, new: &Value) {
             found.miss(place, &format!("{} has to be given", after["name"]));
         }
     }
+    if old["requestBody"]["required"] != json!(true) && new["requestBody"]["required"] == json!(true) {
+        found.miss(place, "it needs a body");
+    }
+    kinds(
+        found,
+        &format!("{place} asked"),
+        &old["requestBody"],
+        &new["requestBody"],
+    );
     match (content(&old["requestBody"]), content(&new["requestBody"])) {
         (None, Some(_)) => found.miss(place, "it needs a body"),
         (Some(before), Some(after)) => found.schema(&format!("{place} asked"), before, after, Way::Asked),
@@ -85,6 +96,7 @@ fn route(found: &mut Comparison<'_>, place: &str, old: &Value, new: &Value) {
             }
             continue;
         };
+        kinds(found, &format!("{place} {status}"), before, after);
         match (content(before), content(after)) {
             (Some(before), Some(after)) => found.schema(&format!("{place} {status}"), before, after, Way::Told),
             (Some(_), None) => found.miss(place, &format!("{status} has no body")),
@@ -99,6 +111,41 @@ fn route(found: &mut Comparison<'_>, place: &str, old: &Value, new: &Value) {
             if after["headers"].get(name).is_none() {
                 found.miss(place, &format!("{status} has no {name}"));
             }
+        }
+    }
+}
+
+/// Who may call it: each way in that stood open, with each scope that was enough, still is.
+fn doors(found: &mut Comparison<'_>, place: &str, old: &Value, new: &Value) {
+    let after = ways_in(new);
+    if after.is_empty() {
+        return;
+    }
+    let before = ways_in(old);
+    if before.is_empty() {
+        found.miss(place, "it is no longer open to everybody");
+    }
+    for way in before.difference(&after) {
+        found.miss(place, &format!("{} is no longer enough", way.trim_end()));
+    }
+}
+
+/// `token operator`, `certificate`: any one of them is enough. None at all: nobody is asked who they are.
+fn ways_in(route: &Value) -> BTreeSet<String> {
+    let all = list(route, "security").iter().filter_map(Value::as_object).flatten();
+    let words = all.flat_map(|(scheme, scopes)| {
+        let scopes = scopes.as_array().filter(|scopes| !scopes.is_empty());
+        let named = |scope: &Value| format!("{scheme} {}", scope.as_str().unwrap_or_default());
+        scopes.map_or_else(|| vec![scheme.clone()], |scopes| scopes.iter().map(named).collect())
+    });
+    words.collect()
+}
+
+/// JSON stays JSON, and a stream a stream.
+fn kinds(found: &mut Comparison<'_>, place: &str, old: &Value, new: &Value) {
+    for kind in old["content"].as_object().into_iter().flatten().map(|(kind, _)| kind) {
+        if new["content"].as_object().is_some_and(|now| !now.contains_key(kind)) {
+            found.miss(place, &format!("it is no longer {kind}"));
         }
     }
 }
@@ -126,6 +173,18 @@ fn events_lost(old: &Value, new: &Value) -> Vec<String> {
         }
         if before["x-audience"] != after["x-audience"] {
             found.miss(name, "others hear of it");
+        }
+        let hidden = |message: &Value| -> BTreeSet<String> {
+            let fields = list(message, "x-operators-only").iter();
+            fields.filter_map(Value::as_str).map(str::to_owned).collect()
+        };
+        for field in hidden(after).difference(&hidden(before)) {
+            found.miss(name, &format!("{field} is for operators only"));
+        }
+        if old["channels"]["events"]["messages"].get(name).is_some()
+            && new["channels"]["events"]["messages"].get(name).is_none()
+        {
+            found.miss(name, "the stream has it no longer");
         }
         found.schema(name, &before["payload"], &after["payload"], Way::Told);
     }

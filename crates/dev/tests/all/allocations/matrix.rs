@@ -8,11 +8,13 @@ use base::http::RouteInfo;
 use http::{Method, StatusCode};
 use model::api::{MemberAdd, ProjectCreate, ProjectView};
 use model::id::{ProjectId, TokenId};
+use model::signal::Code;
 use model::state::ProjectRole;
 use serde_json::Value;
 use wire::http::Response;
 
 use super::*;
+use crate::abuse::{audited, refused};
 
 /// Who may, beside those whose platform role the route names: the least role in the project.
 fn needs(route: &RouteInfo) -> Option<ProjectRole> {
@@ -172,6 +174,10 @@ async fn every_route_by_everybody_on_their_own_on_foreign_and_on_missing_things(
                     assert!(!may, "{what}");
                     // Where the gate stops them, what is missing looks the same.
                     assert!(named || bare(&own) == bare(&missing), "{what} {missing:?}");
+                    let row = audited(&market.town, &refused(&own, Code::Forbidden)).await;
+                    let about = fill(route, made.id, made.project_id);
+                    assert_eq!(row.action, "route.call", "{what}");
+                    assert!(!named || about.contains(&row.target_id), "{what}: {row:?}");
                     "refused"
                 }
                 404 if caller.role.is_none() && caller.scope == Scope::Project => {

@@ -128,6 +128,54 @@ async fn owners_read_all_of_their_own_project_and_nothing_else() {
     market.close().await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn owners_see_who_tried_what_they_may_not() {
+    let market = Market::open().await.unplug().await;
+    let (_, bea) = market.town.person("bea", Scope::Project).await;
+    let (_, eve) = market.town.person("eve", Scope::Project).await;
+    let hers = founds(&market, "bea").await;
+    let body = MemberAdd {
+        user: "eve".to_owned(),
+        role: ProjectRole::Viewer,
+    };
+    let members = format!("/v1/projects/{}/members", hers.id);
+    let _: MemberView = bea.post(&members, &body).await.expect("a seat");
+    let made: AllocationView = bea.post_as("a", "/v1/allocations", &wish(&hers)).await.expect("rented");
+    let release = format!("/v1/allocations/{}/release", made.id);
+    let answer = eve.call(Method::POST, &release, Some(&json!({}))).await;
+    let error = refused(&answer.expect("an answer"), Code::Forbidden);
+    // Under a key it is the same, and nothing is kept: asked again, it is refused again.
+    for _ in 0..2 {
+        let answer: Result<AllocationView, _> = eve.post_as("k", "/v1/allocations", &wish(&hers)).await;
+        answer.expect_err("a viewer rents nothing");
+    }
+
+    let rows = reads(&bea, &hers, "outcome=refused").await.items;
+    let told: Vec<_> = rows
+        .iter()
+        .map(|row| (row.target_id.clone(), row.details.clone()))
+        .collect();
+    let rent = (hers.id.to_string(), json!({ "route": "POST /v1/allocations" }));
+    let end = (
+        made.id.to_string(),
+        json!({ "route": "POST /v1/allocations/{id}/release" }),
+    );
+    assert_eq!(told, [rent.clone(), rent, end]);
+    let row = rows.last().expect("a row");
+    assert_eq!(
+        (row.action.as_str(), row.code.as_deref()),
+        ("route.call", Some("forbidden"))
+    );
+    assert_eq!(row.actor_id, Some(token_of(&eve).await));
+    assert_eq!(row.correlation_id.to_string(), error.correlation_id);
+    let still = market.shows(made.id).await;
+    assert!(
+        !still.state.is_end() && still.state != AllocationState::Releasing,
+        "{still:?}"
+    );
+    market.close().await;
+}
+
 async fn token_of(bea: &Api) -> String {
     let me: model::api::WhoAmI = bea.get("/v1/me").await.expect("me");
     me.token_id.to_string()
