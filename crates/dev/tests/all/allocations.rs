@@ -150,6 +150,11 @@ impl Market {
         slots.iter().filter(|slot| slot.state == SlotState::Free).count()
     }
 
+    /// What the pretended host remembers, as it lies on its disk.
+    pub(crate) fn host(&self) -> String {
+        std::fs::read_to_string(self.sim.dir.host().join("state.json")).expect("the pretended host's memory")
+    }
+
     /// The host falls silent, as if somebody had pulled the plug.
     pub(crate) async fn unplug(self) -> Self {
         let Self { town, node, mut sim } = self;

@@ -9,6 +9,7 @@ mod flood;
 mod foreign_node;
 mod inserted_bundles;
 mod inserted_rows;
+mod inserted_tenants;
 mod late_results;
 mod log_forging;
 mod over;
