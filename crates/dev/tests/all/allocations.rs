@@ -8,7 +8,7 @@ mod every_state;
 mod late_phases;
 mod late_repair;
 mod limits;
-mod machines;
+pub(crate) mod machines;
 mod matrix;
 mod once;
 mod out_of_sale;

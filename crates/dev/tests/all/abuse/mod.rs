@@ -10,6 +10,7 @@ mod foreign_node;
 mod inserted_bundles;
 mod inserted_rows;
 mod inserted_tenants;
+mod inserted_wishes;
 mod late_results;
 mod log_forging;
 mod over;
