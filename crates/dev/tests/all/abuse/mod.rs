@@ -7,6 +7,7 @@ mod enrolment;
 mod escalation;
 mod flood;
 mod foreign_node;
+mod inserted_again;
 mod inserted_bundles;
 mod inserted_rows;
 mod inserted_tenants;
