@@ -2,6 +2,7 @@
 //! that the API has signed while it was wanted, and everything that says that it is over taken out of the rows.
 
 use base::testing::eventually;
+use model::api::{AuditRow, Page, TransitionView};
 use model::id::{AllocationId, derive_op, derive_task};
 use model::signal::Code;
 use model::state::AllocationState;
@@ -78,4 +79,31 @@ async fn turned_back(market: &Market, gone: AllocationId) {
          commit"
     );
     sql(&market.town, &statements).await;
+}
+
+/// The limit of it: to take away needs no person's signature, since leases run out while nobody is there. Whoever writes
+/// allocations can move one to its end; the database's own history has that move, and the audit what was signed for it.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_allocation_that_somebody_moves_to_its_end_ends_and_everybody_sees_it() {
+    let market = Market::open().await;
+    let moved = market.rents("moved").await.id;
+    market.until(moved, AllocationState::Active).await;
+    let statements = format!(
+        "update allocation set state = 'releasing', state_since = now(), state_reason = 'by hand', state_by = 'eve',
+             deadline_at = now() + interval '1 hour', version = version + 1 where id = '{id}';
+         insert into workflow (id, flow, allocation_id, state, lease_until, due_at, created_at)
+         values (gen_random_uuid(), 'allocation.release', '{id}', 'running', now(), now(), now())",
+        id = moved.uuid()
+    );
+    sql(&market.town, &statements).await;
+    market.until(moved, AllocationState::Released).await;
+    let path = format!("/v1/allocations/{moved}/transitions");
+    let history: Page<TransitionView> = market.api().get(&path).await.expect("a history");
+    let moves: Vec<_> = history.items.iter().map(|one| (one.to, one.actor.as_str())).collect();
+    assert!(moves.contains(&(AllocationState::Releasing, "eve")), "{moves:?}");
+    let task = derive_task(derive_op(moved, "slice.vm_release", 1), 0);
+    let path = format!("/v1/audit?action=task.enqueue&target={task}");
+    let audit: Page<AuditRow> = market.api().get(&path).await.expect("the audit is read");
+    assert_eq!(audit.items.len(), 1, "what was signed for it");
+    market.close().await;
 }
