@@ -1,7 +1,7 @@
 //! Intents: signed when a request was authorised, stored in the same transaction, and asked again by `enqueue`.
 
-use base::Change;
 use base::http::{Answer, ApiError};
+use base::{Actor, Change, Target};
 use model::digest::Sha256;
 use model::dsse::Envelope;
 use model::id::{AllocationId, IntentId, NodeId, OpId, ProjectId};
@@ -80,10 +80,7 @@ async fn of_generation(fleet: &Fleet, change: &mut Change, authorised: &Authoris
         .bind(authorised.generation as i32)
         .fetch_one(change.conn())
         .await?;
-    let envelope = Envelope::parse(&bytes).map_err(|_| Code::IntentInvalid)?;
-    let intent = Intent::open(&envelope, &fleet.keyring().intent_public())?;
-    let signed = envelope.payload_unverified().map_err(|_| Code::IntentInvalid)?;
-    Ok((intent, Sha256::of(&signed)))
+    opened(fleet, &bytes)
 }
 
 /// Does this intent allow this task on this node, as this operation? The row is locked, so that a withdrawal and a
@@ -102,11 +99,8 @@ pub(crate) async fn allows(
             .fetch_optional(change.conn())
             .await?;
     let (envelope, wish, withdrawn) = row.ok_or(Code::IntentMissing)?;
-    // The row may have been written by anybody; only the signature says that the API wrote it.
-    let envelope = Envelope::parse(&envelope).map_err(|_| Code::IntentInvalid)?;
-    let intent = Intent::open(&envelope, &fleet.keyring().intent_public())?;
-    let signed = envelope.payload_unverified().map_err(|_| Code::IntentInvalid)?;
-    if intent.aud != fleet.app.installation || Sha256::of(&signed) != sha256 {
+    let (intent, signed) = opened(fleet, &envelope)?;
+    if signed != sha256 {
         return Err(Code::IntentInvalid.into());
     }
     if withdrawn.is_some() && !task.task_type().takes_away() {
@@ -117,6 +111,50 @@ pub(crate) async fn allows(
         Ok(())
     } else {
         Err(Code::IntentMissing.into())
+    }
+}
+
+/// What was wished for about this allocation, if the API has signed just that. Whoever signs anew what somebody wished
+/// before asks here: what only lies in the row may be anybody's.
+pub async fn wished(fleet: &Fleet, change: &mut Change, sha256: Sha256, allocation: AllocationId) -> Answer<Wish> {
+    let row: Option<(Vec<u8>, Vec<u8>)> = sqlx::query_as("select envelope, wish from intent where sha256 = $1")
+        .bind(sha256.as_bytes().as_slice())
+        .fetch_optional(change.conn())
+        .await?;
+    let (envelope, wish) = row.ok_or(Code::IntentMissing)?;
+    let (intent, signed) = opened(fleet, &envelope)?;
+    if signed != sha256 || intent.allocation_id != allocation {
+        return Err(Code::IntentInvalid.into());
+    }
+    Ok(intent.wish(&wish)?)
+}
+
+/// The row may have been written by anybody; only the signature says that the API wrote it. Beside the intent, the digest
+/// of what was signed.
+pub(crate) fn opened(fleet: &Fleet, envelope: &[u8]) -> Answer<(Intent, Sha256)> {
+    let envelope = Envelope::parse(envelope).map_err(|_| Code::IntentInvalid)?;
+    let intent = Intent::open(&envelope, &fleet.keyring().intent_public())?;
+    let signed = envelope.payload_unverified().map_err(|_| Code::IntentInvalid)?;
+    if intent.aud != fleet.app.installation {
+        return Err(Code::IntentInvalid.into());
+    }
+    Ok((intent, Sha256::of(&signed)))
+}
+
+/// What was refused because of a row that nobody has signed is written down: somebody writes into the database.
+pub async fn refused(
+    fleet: &Fleet,
+    actor: &Actor,
+    action: &'static str,
+    target: impl Into<Target>,
+    error: ApiError,
+) -> ApiError {
+    if error.code != Code::IntentInvalid {
+        return error;
+    }
+    match fleet.app.db.refusal(actor, action, target, error.code).await {
+        Ok(()) => error,
+        Err(unwritten) => unwritten.into(),
     }
 }
 

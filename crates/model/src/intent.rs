@@ -133,13 +133,18 @@ impl Intent {
         dsse::parse_payload(&payload).map_err(|_| Code::IntentInvalid)
     }
 
-    /// The operation that this intent allows for a task, if it covers it: same allocation, same node, what was wished
-    /// for, and in time.
-    pub fn covers(&self, wish_bytes: &[u8], task: &Task, node: NodeId, now: Timestamp) -> Result<OpId, Code> {
+    /// The wish in full, if these are the bytes that were signed for.
+    pub fn wish(&self, wish_bytes: &[u8]) -> Result<Wish, Code> {
         if Sha256::of(wish_bytes) != self.wish_sha256 {
             return Err(Code::IntentInvalid);
         }
-        let wish: Wish = serde_json::from_slice(wish_bytes).map_err(|_| Code::IntentInvalid)?;
+        serde_json::from_slice(wish_bytes).map_err(|_| Code::IntentInvalid)
+    }
+
+    /// The operation that this intent allows for a task, if it covers it: same allocation, same node, what was wished
+    /// for, and in time.
+    pub fn covers(&self, wish_bytes: &[u8], task: &Task, node: NodeId, now: Timestamp) -> Result<OpId, Code> {
+        let wish = self.wish(wish_bytes)?;
         let covered = wish.covers(task, now <= self.expires_at) && task.allocation() == Some(self.allocation_id);
         if covered && wish.node() == node {
             Ok(derive_op(

@@ -11,16 +11,22 @@ pub fn one_line(line: &[u8]) -> Vec<u8> {
         Some((b'\n', body)) => (body, "\n"),
         _ => (line, ""),
     };
-    let mut out = String::with_capacity(line.len());
-    for c in String::from_utf8_lossy(body).chars() {
+    let mut out = shown(&String::from_utf8_lossy(body));
+    out.push_str(end);
+    out.into_bytes()
+}
+
+/// The same for a text that stands in something else, as in the sentence of a refusal.
+pub fn shown(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
         if c.is_control() || matches!(c, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}') {
             out.push_str(&format!("\\u{:04x}", u32::from(c)));
         } else {
             out.push(c);
         }
     }
-    out.push_str(end);
-    out.into_bytes()
+    out
 }
 
 /// A log's way out: what is written in one call is one line.

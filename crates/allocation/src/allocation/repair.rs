@@ -3,7 +3,7 @@
 use base::auth::Principal;
 use base::http::Answer;
 use base::wake::Topic;
-use fleet::Fleet;
+use fleet::{Fleet, intent};
 use model::id::AllocationId;
 use model::intent::Wish;
 use model::state::AllocationState;
@@ -19,7 +19,13 @@ pub(super) async fn repair(fleet: &Fleet, principal: &Principal, id: AllocationI
     seat.may_repair(row.creator())?;
     let mut change = fleet.app.db.change(&principal.actor(), "allocation.repair", id).await?;
     let row = store::lock(&mut change, id).await?;
-    let wish = store::wish(&mut change, &row).await?;
+    let wish = match intent::wished(fleet, &mut change, row.intent()?, id).await {
+        Ok(wish) => wish,
+        Err(error) => {
+            drop(change);
+            return Err(intent::refused(fleet, &principal.actor(), "allocation.repair", id, error).await);
+        }
+    };
     let Wish::Machine {
         username,
         uid,

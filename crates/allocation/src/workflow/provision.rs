@@ -132,6 +132,11 @@ fn take_back<'a, G: Ground>(ground: &'a G, why: &'a Why) -> Doing<'a> {
 /// Until nothing is held. What is free was wiped with proof or never touched; what could not be is quarantined.
 pub(super) async fn let_go<G: Ground>(ground: &G) -> Result<(), Fail> {
     let seen = ground.look().await?;
+    // A row of a workflow is no wish: what nobody has given back or taken back is its tenant's, whatever a journal says.
+    if !matches!(seen.state, AllocationState::Unwinding | AllocationState::Releasing) && seen.holds != Holds::Nothing {
+        let what = format!("it is {}, and nobody has ended it", seen.state);
+        return Err(Fail::fatal(Code::StateConflict, what));
+    }
     match (seen.holds, seen.release) {
         (Holds::Nothing, _) => Ok(()),
         (Holds::Promised, _) => {
@@ -148,7 +153,13 @@ pub(super) async fn let_go<G: Ground>(ground: &G) -> Result<(), Fail> {
 
 fn activate<'a, G: Ground>(ground: &'a G, why: &'a Why) -> Doing<'a> {
     Box::pin(async move {
-        match ground.look().await?.state {
+        let seen = ground.look().await?;
+        let made = seen.provision.is_some_and(|task| task.state == TaskState::Succeeded);
+        match seen.state {
+            // The journal alone makes nothing ready.
+            AllocationState::Provisioning if !made => {
+                Err(Fail::fatal(Code::StateConflict, "no node has signed that it is there"))
+            }
             // Somebody may take it back at this very moment: only a look tells that it is active.
             AllocationState::Provisioning => {
                 ground.enter(AllocationState::Active, "ready", why).await?;

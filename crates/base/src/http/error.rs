@@ -6,6 +6,7 @@ use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
 use model::node_api::{ErrorAnswer, ErrorBody};
 use model::signal::Code;
+use model::text::shown;
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
@@ -97,12 +98,18 @@ impl ApiError {
         }
     }
 
-    pub fn envelope(self, correlation_id: Uuid) -> ErrorAnswer {
+    /// A refusal repeats what it was asked; nothing of that moves the cursor of whoever prints the answer as it came.
+    pub fn envelope(mut self, correlation_id: Uuid) -> ErrorAnswer {
+        for detail in self.details.values_mut() {
+            if let Value::String(text) = detail {
+                *text = shown(text);
+            }
+        }
         ErrorAnswer {
             error: ErrorBody {
                 code: self.code,
-                message: self.message,
-                hint: self.hint,
+                message: shown(&self.message),
+                hint: self.hint.as_deref().map(shown),
                 correlation_id: correlation_id.to_string(),
                 details: Value::Object(self.details),
                 retry_after_s: self.retry_after_s,

@@ -9,7 +9,7 @@ mod every_state;
 mod late_phases;
 mod late_repair;
 mod limits;
-mod machines;
+pub(crate) mod machines;
 mod matrix;
 mod once;
 mod out_of_sale;
@@ -149,6 +149,11 @@ impl Market {
     pub(crate) async fn free(&self) -> usize {
         let slots = self.slots().await;
         slots.iter().filter(|slot| slot.state == SlotState::Free).count()
+    }
+
+    /// What the pretended host remembers, as it lies on its disk.
+    pub(crate) fn host(&self) -> String {
+        std::fs::read_to_string(self.sim.dir.host().join("state.json")).expect("the pretended host's memory")
     }
 
     /// The host falls silent, as if somebody had pulled the plug.

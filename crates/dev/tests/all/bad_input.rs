@@ -3,6 +3,7 @@
 
 mod bodies;
 mod doors;
+mod hostile;
 mod lists;
 mod matches;
 mod nodes;

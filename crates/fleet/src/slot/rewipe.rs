@@ -3,9 +3,8 @@
 
 use base::Change;
 use base::http::{Answer, ApiError};
-use model::dsse::Envelope;
 use model::id::{AllocationId, ProjectId, TaskId, derive_op};
-use model::intent::{Intent, Wish};
+use model::intent::Wish;
 use model::signal::Code;
 use model::state::SlotState;
 use model::task::{Task, TaskType, vm_release};
@@ -15,7 +14,7 @@ use uuid::Uuid;
 use super::approve::conflict;
 use super::store::{self, SlotRow};
 use crate::Fleet;
-use crate::intent::{Authorised, sign};
+use crate::intent::{Authorised, opened, sign};
 use crate::task::{Ask, Cover, enqueue};
 
 pub(super) async fn rewipe(fleet: &Fleet, change: &mut Change, slot: &SlotRow) -> Answer<TaskId> {
@@ -93,14 +92,13 @@ struct Signed {
     generation: i32,
     envelope: Vec<u8>,
     wish: Vec<u8>,
-    slots: Vec<Uuid>,
 }
 
 async fn last_tenant(fleet: &Fleet, change: &mut Change, slot: &SlotRow) -> Answer<LastTenant> {
     // By what a task was signed for: a wipe of a slot that no tenant ever had counts too.
     let last: Option<Signed> = sqlx::query_as(
         "select i.allocation_id, (select max(generation) from intent g where g.allocation_id = i.allocation_id) as generation,
-                i.envelope, i.wish, t.slots
+                i.envelope, i.wish
          from task t join intent i on i.sha256 = t.intent_sha256
          where t.node_id = $1 and $2 = any(t.slots) order by t.created_at desc, t.id desc limit 1",
     )
@@ -118,17 +116,21 @@ async fn last_tenant(fleet: &Fleet, change: &mut Change, slot: &SlotRow) -> Answ
             slots: vec![slot.clone()],
         });
     };
-    let envelope = Envelope::parse(&last.envelope).map_err(|_| Code::IntentInvalid)?;
-    let intent = Intent::open(&envelope, &fleet.keyring().intent_public())?;
-    let vm_name = match serde_json::from_slice(&last.wish).map_err(|_| Code::IntentInvalid)? {
-        Wish::Slice { params, .. } => params.vm_name,
-        Wish::Wipe { vm_name, .. } => vm_name,
+    // Signed anew for its last tenant: whom and which slots only a signature says, not the rows.
+    let (intent, _) = opened(fleet, &last.envelope)?;
+    let (vm_name, signed) = match intent.wish(&last.wish)? {
+        Wish::Slice { params, .. } => (params.vm_name, params.slots),
+        Wish::Wipe { vm_name, slots, .. } => (vm_name, slots),
         Wish::Machine { .. } | Wish::Power { .. } => return Err(Code::IntentInvalid.into()),
     };
-    let mut slots = store::these(change.conn(), slot.node(), &last.slots).await?;
+    let signed: Vec<Uuid> = signed.iter().map(|slot| slot.slot_id.uuid()).collect();
+    if intent.allocation_id.uuid() != last.allocation_id || !signed.contains(&slot.id) {
+        return Err(Code::IntentInvalid.into());
+    }
+    let mut slots = store::these(change.conn(), slot.node(), &signed).await?;
     slots.retain(|other| other.state == SlotState::Quarantined.as_str() && other.disk_gone_at.is_none());
     Ok(LastTenant {
-        allocation: last.allocation_id.into(),
+        allocation: intent.allocation_id,
         project: intent.project_id,
         generation: last.generation as u32,
         vm_name,

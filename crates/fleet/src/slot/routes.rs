@@ -20,7 +20,7 @@ use uuid::Uuid;
 use super::store::{self, Filter, ProofRow, SlotRow};
 use super::{approve, differences, rewipe, view, way_out};
 use crate::node::routes::reason;
-use crate::{Fleet, held, node, task, telemetry};
+use crate::{Fleet, held, intent, node, task, telemetry};
 
 const WRITE: Access = Access::Scopes(&[Scope::Operator]);
 const READ: Access = Access::Scopes(&[Scope::Operator, Scope::Support, Scope::Auditor]);
@@ -302,9 +302,16 @@ async fn post_rewipe(
 pub async fn rewipe_by(fleet: &Fleet, id: SlotId, actor: &Actor) -> Answer<TaskId> {
     let mut change = fleet.app.db.change(actor, "slot.rewipe", id).await?;
     let slot = locked(fleet, &mut change, id).await?;
-    let task = rewipe::rewipe(fleet, &mut change, &slot).await?;
-    change.commit().await?;
-    Ok(task)
+    match rewipe::rewipe(fleet, &mut change, &slot).await {
+        Ok(task) => {
+            change.commit().await?;
+            Ok(task)
+        }
+        Err(error) => {
+            drop(change);
+            Err(intent::refused(fleet, actor, "slot.rewipe", id, error).await)
+        }
+    }
 }
 
 async fn list_proofs(

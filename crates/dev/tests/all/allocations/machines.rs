@@ -21,7 +21,7 @@ fn sku() -> SkuCreate {
 }
 
 /// A town with one whole machine to rent.
-pub(super) async fn open() -> Market {
+pub(crate) async fn open() -> Market {
     let town = Town::tuned(EXE, |config| {
         config.wait_hold_s = 2;
         config.heartbeat_stale_s = 600;
@@ -35,7 +35,7 @@ pub(super) async fn open() -> Market {
     Market { town, node, sim }
 }
 
-pub(super) async fn rents(market: &Market, key: &str) -> Result<AllocationView, Code> {
+pub(crate) async fn rents(market: &Market, key: &str) -> Result<AllocationView, Code> {
     let wish = AllocationCreate {
         sku: SKU.to_owned(),
         ..Market::wish()

@@ -13,7 +13,7 @@ use crate::EXE;
 use crate::abuse::refused;
 
 /// Every public route with a body, and an honest one for it.
-const TAKERS: [(&str, &str); 30] = [
+pub(super) const TAKERS: [(&str, &str); 30] = [
     ("/v1/nodes", r#"{"name":"fine"}"#),
     ("/v1/nodes/{id}/enroll", "{}"),
     ("/v1/nodes/{id}/mode", r#"{"mode":"slice"}"#),

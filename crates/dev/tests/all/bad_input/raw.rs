@@ -7,12 +7,17 @@ use wire::http::Response;
 
 /// One POST to a plain listener, with these bytes as its body.
 pub(super) async fn post(url: &str, path: &str, token: &str, content_type: Option<&str>, body: &[u8]) -> Response {
+    let content_type = content_type.map_or_else(String::new, |value| format!("content-type: {value}\r\n"));
+    send(url, &format!("POST {path}"), token, &content_type, body).await
+}
+
+/// One request: its method and path, and lines of further headers as they go out.
+pub(super) async fn send(url: &str, what: &str, token: &str, headers: &str, body: &[u8]) -> Response {
     let address = url.strip_prefix("http://").expect("a plain listener");
     let (mut read, mut write) = TcpStream::connect(address).await.expect("a connection").into_split();
-    let content_type = content_type.map_or_else(String::new, |value| format!("content-type: {value}\r\n"));
     let head = format!(
-        "POST {path} HTTP/1.1\r\nhost: {address}\r\nauthorization: Bearer {token}\r\nconnection: close\r\n\
-         {content_type}content-length: {}\r\n\r\n",
+        "{what} HTTP/1.1\r\nhost: {address}\r\nauthorization: Bearer {token}\r\nconnection: close\r\n\
+         {headers}content-length: {}\r\n\r\n",
         body.len()
     );
     let mut answer = Vec::new();
