@@ -4,6 +4,7 @@
 mod bodies;
 mod doors;
 mod hostile;
+mod hostile_sign_in;
 mod lists;
 mod matches;
 mod nodes;

@@ -23,6 +23,11 @@ pub(crate) const AUDIENCE: &str = "https://gpu.example/api";
 
 /// A town that believes a provider with three people.
 pub(crate) async fn town() -> (Town, Arc<Issuer>) {
+    town_with(|_| {}).await
+}
+
+/// With something about it changed.
+pub(crate) async fn town_with(change: impl Fn(&mut base::Config) + Send + Sync + 'static) -> (Town, Arc<Issuer>) {
     let people = vec![
         Person::new("ada", &["gpu-admins"]),
         Person::new("bob", &[]),
@@ -38,6 +43,7 @@ pub(crate) async fn town() -> (Town, Arc<Issuer>) {
         config.oidc_audience = Some(AUDIENCE.to_owned());
         config.oidc_role_claim = Some("groups".to_owned());
         config.oidc_role_map = vec!["gpu-admins=admin".to_owned()];
+        change(config);
     });
     (town.await, issuer)
 }

@@ -20,7 +20,7 @@ const PLACE: &str = "@here@";
 /// As much as a whole line of a request may be, and more than any field takes.
 const LONG: usize = 8_000;
 
-fn corpus() -> Vec<String> {
+pub(super) fn corpus() -> Vec<String> {
     let mut texts: Vec<String> = [
         "",
         " ",
@@ -89,7 +89,7 @@ fn literals() -> Vec<Vec<u8>> {
     literals
 }
 
-fn encoded(bytes: &[u8]) -> String {
+pub(super) fn encoded(bytes: &[u8]) -> String {
     bytes
         .iter()
         .map(|byte| format!("%{}", HEXLOWER.encode(&[*byte])))
