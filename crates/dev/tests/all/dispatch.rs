@@ -67,6 +67,7 @@ async fn whoever_asks_is_shown_the_task_as_it_was_written() {
     let path = format!("/v1/tasks/{}", asked["id"].as_str().expect("an id"));
     let looked: serde_json::Value = town.api().get(&path).await.expect("there");
     assert_eq!(asked, looked);
+    town.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
