@@ -70,6 +70,9 @@ impl Db {
             ("idle_in_transaction_session_timeout", "60s"),
             // Compiling a plan never pays for rows by the dozen.
             ("jit", "off"),
+            // No head has to move. Otherwise, what is planned once while a table is still empty reads all of it for a single
+            // row, until somebody counts it.
+            ("random_page_cost", "1.1"),
         ]);
         let pool = |most| {
             PgPoolOptions::new()

@@ -51,3 +51,21 @@ async fn whoever_writes_plans_once_and_whoever_reads_for_what_is_asked() {
         assert_eq!(mode, wanted);
     }
 }
+
+/// What is planned while a table is still empty goes on by that plan when it is full, until somebody counts its rows.
+#[tokio::test]
+async fn nobody_plans_to_read_a_whole_table_for_two_rows_while_it_is_empty() {
+    let test = TestDb::new().await;
+    let plan: Vec<String> = sqlx::query_scalar(
+        "explain with next as materialized (select gen_random_uuid() as id union all select gen_random_uuid())
+         update task set version = version + 1 from next where task.id = next.id",
+    )
+    .fetch_all(test.db().bookkeeping())
+    .await
+    .expect("a plan");
+    let plan = plan.join("\n");
+    assert!(
+        plan.contains("task_pkey") && !plan.contains("Seq Scan on task"),
+        "{plan}"
+    );
+}
