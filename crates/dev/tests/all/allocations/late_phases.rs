@@ -157,8 +157,12 @@ async fn a_release_that_stands_still_in_a_phase_is_told_of_too() {
     })
     .await;
     market.sim.agent.hold();
-    stands_in(&market, one.id, TaskType::VmRelease, "nvme_wipe", 43_201).await;
-    let told = until_stuck(&market, one.id).await;
+    let told = eventually("it is stuck", async || {
+        // What the agent had said before may still be on its way.
+        stands_in(&market, one.id, TaskType::VmRelease, "nvme_wipe", 43_201).await;
+        stuck(&market.shows(one.id).await).ok_or("not stuck")
+    })
+    .await;
     assert_eq!(told.detail.as_deref(), Some("deadline_exceeded at nvme_wipe"));
     market.sim.agent.release();
     market.until(one.id, AllocationState::Released).await;
