@@ -1,6 +1,6 @@
 //! The gate before every handler, built from the route table: who is asking, may they, and how long may it take. A
-//! refusal of authority leaves an audit row, also one that the handler decides; a request without any credential leaves none, or strangers could fill
-//! the table.
+//! refusal of authority leaves an audit row, also one that the handler decides; a request without any credential leaves
+//! none, or strangers could fill the table.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
